@@ -256,6 +256,14 @@ def test_lines_of_text_join_only_where_they_are_full():
     assert sentences_of(".txt", f"{full}\n{full}\nvoll\nwar\n") == [f"{full} {full} voll", "war"]
 
 
+@pytest.mark.parametrize("quote", ["> ", ">> ", "> > ", ">"])
+def test_full_lines_of_a_quotation_are_a_paragraph(quote):
+    lines = textwrap.wrap("Zeile " * 40, 60, initial_indent=quote, subsequent_indent=quote)
+    text = "\n".join([*lines, quote.strip(), f"{quote}Ende"])
+    assert sentences_of(".txt", text) == [("Zeile " * 40).strip(), "Ende"]
+    assert translated(".txt", text, str.upper) == text.upper()
+
+
 @few
 @given(st.lists(st.integers(1, 90), min_size=3, max_size=12))
 def test_lines_of_all_lengths_are_no_paragraph(lengths):
@@ -295,6 +303,7 @@ def test_full_lines_are_a_paragraph(separator):
         (".html", "<title>«Mein Laden» <?= $a > 1 ?></title>"),
         (".html", "<title>{% if n > 1 %}«Viele Angebote»{% endif %}</title>"),
         (".html", '<img alt="«Bild von» <%= user > 1 %> &amp; «so»">'),
+        (".txt", "> «Rad»\n>> «Weg»\n>\n> - «so»\n\n«da»\n"),
         (".adoc", "[quote, Platon]\n«Ein Rad ist da.»\n"),
         (".adoc", 'link:a.html[«hier»,window=_blank,role="b c"] image:a.png[«Rad»,100,20%]\n'),
         (".adoc", "https://a.example[«hier»^] xref:a.adoc[«das Rad, ein Weg»]\n"),

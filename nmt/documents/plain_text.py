@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from nmt.corpus.words import SPACELESS
@@ -25,6 +25,10 @@ from nmt.documents.segment import (
 SHORTEST_WIDTH = 40  # of lines that are full
 UNLIMITED = 1 << 30
 ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+")
+
+
+# The signs before a line of a mail that somebody answers
+QUOTE = re.compile(r"[ \t\ufeff]*>[> \t]*")
 
 
 def wraps(line: str, following: str, width: int) -> bool:
@@ -75,42 +79,63 @@ def newline_of(text: str) -> str:
 
 
 def read_text(text: str) -> Iterator[Part]:
-    """The parts of a text: paragraphs are between blank lines.
+    """The parts of a text: paragraphs are between blank lines, and in a quotation of their own.
 
     Lines that are full belong together, where most lines of a paragraph are.
     """
     for paragraph in re.split(r"((?:^[^\S\n]*\n)+)", text, flags=re.MULTILINE):
         lines = paragraph.splitlines(keepends=True)
-        width = max((len(line.rstrip()) for line in lines), default=0)
-        # Of each line but the last, whether it goes on in the next one
-        goes_on = []
-        for line, following in pairwise(lines):
-            if not ITEM.match(following):
-                goes_on.append(wraps(line, following, width))
-        is_wrapped = 2 * sum(goes_on) > len(goes_on)
-        item: list[str] = []
-        for line in lines:
-            joins_last = is_wrapped and not ITEM.match(line)
-            if item and not (joins_last and wraps(item[-1], line, width)):
-                yield from item_parts(item, width)
-                item = []
-            item.append(line)
-        if item:
+        for _, quoted in groupby(lines, quotation):
+            yield from paragraph_parts(list(quoted))
+
+
+def quote_of(line: str) -> str:
+    quote = QUOTE.match(line)
+    return quote[0] if quote else ""
+
+
+def quotation(line: str) -> tuple[int, bool]:
+    """How deep in quotations a line is, and whether it has a text; a paragraph has one of these."""
+    quote = quote_of(line)
+    return quote.count(">"), line.strip() != quote.strip()
+
+
+def paragraph_parts(lines: list[str]) -> Iterator[Part]:
+    width = max((len(line.rstrip()) for line in lines), default=0)
+    bare = [line.removeprefix(quote_of(line)) for line in lines]
+    # Of each line, whether it goes on with the one before; an item never does
+    goes_on = [False]
+    for line, following in zip(lines, bare[1:], strict=False):
+        goes_on.append(not ITEM.match(following) and wraps(line, following, width))
+    others = sum(not ITEM.match(line) for line in bare[1:])
+    is_wrapped = 2 * sum(goes_on) > others
+    item: list[str] = []
+    for line, joins_last in zip(lines, goes_on, strict=False):
+        if item and not (is_wrapped and joins_last):
             yield from item_parts(item, width)
+            item = []
+        item.append(line)
+    if item:
+        yield from item_parts(item, width)
 
 
 def item_parts(lines: list[str], width: int) -> list[Part]:
     """The parts of an item: its indentation or bullet, its text, the space at its end."""
     raw = "".join(lines)
-    bullet = ITEM.match(raw)
-    begin = bullet.end() if bullet else len(raw) - len(raw.lstrip("\ufeff \t"))
+    quote = quote_of(raw)
+    bullet = ITEM.match(raw, len(quote))
+    begin = len(quote) or len(raw) - len(raw.lstrip("\ufeff \t"))
+    if bullet:
+        begin = bullet.end()
     stop = max(begin, len(raw.rstrip()))
     text = raw[begin:stop]
     layout: Callable[[str], str] = str
     if len(lines) > 1:
-        prefix = lines[1][: len(lines[1]) - len(lines[1].lstrip())]
+        prefix = quote_of(lines[1])
+        prefix = prefix or lines[1][: len(lines[1]) - len(lines[1].lstrip())]
         layout = partial(wrap, width=width, prefix=prefix, newline=newline_of(raw))
-    return [raw[:begin], text_part(text, text, layout=layout), raw[stop:]]
+    words = re.sub(rf"(?m)^{QUOTE.pattern}", "", text) if quote else text
+    return [raw[:begin], text_part(words, text, layout=layout), raw[stop:]]
 
 
 # --------------------------------------------------------------------------------------------------
