@@ -355,6 +355,8 @@ def test_what_is_no_text_stays(extension, marked):
         (".md", "***Rad <b>so</b> da\n", "\\*\\*\\*RAD <b>SO</b> DA\n"),
         (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
         (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
+        # an element without a text inside of a word
+        (".html", "<p>ein R<a id='a'></a>ad</p>", "<p>EIN <a id='a'></a>RAD</p>"),
         # labels that the document does not define
         (".md", "so $a['x']['y']['z']\n", "SO $a['X'\\]['Y'\\]['Z']\n"),
         (".md", "ein Wert[bei][zwei] [so][da]\n", "EIN WERT[BEI\\][ZWEI] [SO][da]\n"),
