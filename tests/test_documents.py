@@ -303,6 +303,8 @@ def test_full_lines_are_a_paragraph(separator):
         (".html", "<title>«Mein Laden» <?= $a > 1 ?></title>"),
         (".html", "<title>{% if n > 1 %}«Viele Angebote»{% endif %}</title>"),
         (".html", '<img alt="«Bild von» <%= user > 1 %> &amp; «so»">'),
+        (".md", "«Siehe» \\ref{abb-1} «und» \\cite[1]{a}, «ja». ^ab-1\n"),
+        (".md", "| «ein Rad»\n| «ist da»\n\n«so»\n"),
         (".txt", "> «Rad»\n>> «Weg»\n>\n> - «so»\n\n«da»\n"),
         (".adoc", "[quote, Platon]\n«Ein Rad ist da.»\n"),
         (".adoc", 'link:a.html[«hier»,window=_blank,role="b c"] image:a.png[«Rad»,100,20%]\n'),
@@ -355,6 +357,7 @@ def test_what_is_no_text_stays(extension, marked):
         (".md", "***Rad <b>so</b> da\n", "\\*\\*\\*RAD <b>SO</b> DA\n"),
         (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
         (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
+        (".md", "Pfad C:\\neu\\2 \\- ja\n", "PFAD C:\\NEU\\2 - JA\n"),
         # an element without a text inside of a word
         (".html", "<p>ein R<a id='a'></a>ad</p>", "<p>EIN <a id='a'></a>RAD</p>"),
         # labels that the document does not define
