@@ -303,6 +303,7 @@ def test_full_lines_are_a_paragraph(separator):
         (".html", "<title>«Mein Laden» <?= $a > 1 ?></title>"),
         (".html", "<title>{% if n > 1 %}«Viele Angebote»{% endif %}</title>"),
         (".html", '<img alt="«Bild von» <%= user > 1 %> &amp; «so»">'),
+        (".html", "<p>«Hallo» %%vor_name%% «und» @@ort@@, «ja».</p>"),
         (".md", "«Siehe» \\ref{abb-1} «und» \\cite[1]{a}, «ja». ^ab-1\n"),
         (".md", "| «ein Rad»\n| «ist da»\n\n«so»\n"),
         (".txt", "> «Rad»\n>> «Weg»\n>\n> - «so»\n\n«da»\n"),
