@@ -381,6 +381,31 @@ def test_what_a_format_writes_in_another_way(extension, text, wanted):
     assert translated(extension, text, str.upper) == wanted
 
 
+@pytest.mark.parametrize(
+    ("marked", "left"),
+    [
+        (
+            '{"a": {"message": "«ein» $R$", "description": "so", "placeholders": {"r": {"content": '
+            '"$1", "example": "da"}}}}',
+            3,
+        ),
+        ('{"message": "«ja»", "description": "so"}', 1),
+        ('{"message": "«ja»", "description": "«so»", "title": "«da»"}', 0),
+        ('{"@a": {"description": "so"}, "a": "«ja»"}', 1),
+    ],
+)
+def test_what_json_says_about_a_message_is_no_text(marked, left):
+    assert check_marked(".json", marked)["comments"] == left
+
+
+def test_doubled_apostrophes_of_icu_are_one():
+    """In a text without an argument they are two."""
+    text = "[\"Annas'' Rad, {n}\", \"das '' Rad\"]"
+    with_argument, without = sentences_of(".json", text)
+    assert with_argument.startswith("Annas' Rad") and without == "das '' Rad"
+    assert translated(".json", text, str.upper) == "[\"ANNAS'' RAD, {n}\", \"DAS '' RAD\"]"
+
+
 def test_the_code_of_the_language_is_no_text():
     data, counts = translated_bytes(".json", b'{"lang": "de", "a": "Ja", "b": "er"}')
     assert data == (b'{"lang": "de", "a": "JA", "b": "ER"}') and counts == {
