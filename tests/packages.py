@@ -156,7 +156,7 @@ EXCEL = {
     "xl/sharedStrings.xml": f"{HEAD}<sst {S}><si><t>Ware</t></si><si><t>«Die Äpfel\nvon "
     "hier»</t></si><si><r>"
     f"<t xml:space='preserve'>"
-    "«Ganz besonders »</t></r><r><rPr><b/></rPr><t>«frisch»</t></r><rPh sb='0' "
+    "«Ganz besonders »</t></r><r><rPr><b/></rPr><t>«frisch.»</t></r><rPh sb='0' "
     "eb='1'><t>lies</t></rPh></si><si>"
     "<t>ausverkauft</t></si></sst>",
     "xl/worksheets/_rels/sheet1.xml.rels": relations(t="table ../tables/table1.xml"),

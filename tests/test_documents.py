@@ -12,6 +12,7 @@ from documents import (
     SAMPLES,
     FakeTranslator,
     check_marked,
+    in_capitals,
     sentences_of,
     translated,
     translated_bytes,
@@ -175,6 +176,13 @@ CUES = """1
         ("Ich gehe", 1.0, "<i>- Nach Haus", False),
         ("Ich gehe", 1.0, "-- nach Haus", True),
         ("- Ich gehe", 1.0, "nach Haus", True),
+        ("Ich gehe", 1.0, "ANNA: Nach Haus", False),
+        ("Ich gehe", 1.0, "(LACHT) Nach Haus", False),
+        ("Ich gehe", 1.0, "[Tür] Nach Haus", False),
+        ("Ich gehe", 1.0, "<i>♪ Nach Haus", False),
+        ("Ich gehe", 1.0, "# Nach Haus", False),
+        ("Ich gehe", 1.0, "(mit ihr) nach Haus", True),
+        ("Ich gehe", 1.0, "um 7: nach Haus", True),
     ],
 )
 @pytest.mark.parametrize("clock", ["59", "00:59", "10:07"])
@@ -248,6 +256,14 @@ def test_lines_of_text_join_only_where_they_are_full():
     assert sentences_of(".txt", f"{full}\n{full}\nvoll\nwar\n") == [f"{full} {full} voll", "war"]
 
 
+@pytest.mark.parametrize("quote", ["> ", ">> ", "> > ", ">"])
+def test_full_lines_of_a_quotation_are_a_paragraph(quote):
+    lines = textwrap.wrap("Zeile " * 40, 60, initial_indent=quote, subsequent_indent=quote)
+    text = "\n".join([*lines, quote.strip(), f"{quote}Ende"])
+    assert sentences_of(".txt", text) == [("Zeile " * 40).strip(), "Ende"]
+    assert translated(".txt", text, str.upper) == text.upper()
+
+
 @few
 @given(st.lists(st.integers(1, 90), min_size=3, max_size=12))
 def test_lines_of_all_lengths_are_no_paragraph(lengths):
@@ -287,7 +303,13 @@ def test_full_lines_are_a_paragraph(separator):
         (".html", "<title>«Mein Laden» <?= $a > 1 ?></title>"),
         (".html", "<title>{% if n > 1 %}«Viele Angebote»{% endif %}</title>"),
         (".html", '<img alt="«Bild von» <%= user > 1 %> &amp; «so»">'),
+        (".html", "<p>«Hallo» %%vor_name%% «und» @@ort@@, «ja».</p>"),
+        (".md", "«Siehe» \\ref{abb-1} «und» \\cite[1]{a}, «ja». ^ab-1\n"),
+        (".md", "| «ein Rad»\n| «ist da»\n\n«so»\n"),
+        (".txt", "> «Rad»\n>> «Weg»\n>\n> - «so»\n\n«da»\n"),
         (".adoc", "[quote, Platon]\n«Ein Rad ist da.»\n"),
+        (".adoc", 'link:a.html[«hier»,window=_blank,role="b c"] image:a.png[«Rad»,100,20%]\n'),
+        (".adoc", "https://a.example[«hier»^] xref:a.adoc[«das Rad, ein Weg»]\n"),
         (".adoc", "[source]\n--\nein Rad\n\nein Weg\n--\n\n«ja»\n"),
         (".html", "<p>10<sup>6</sup> «mehr»<a href=#f>[3]</a>.</p>"),
         (".html", "<textarea>«Ja».\n«So».</textarea><button>X</button>"),
@@ -336,9 +358,17 @@ def test_what_is_no_text_stays(extension, marked):
         (".md", "***Rad <b>so</b> da\n", "\\*\\*\\*RAD <b>SO</b> DA\n"),
         (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
         (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
+        (".md", "Pfad C:\\neu\\2 \\- ja\n", "PFAD C:\\NEU\\2 - JA\n"),
+        # an element without a text inside of a word
+        (".html", "<p>ein R<a id='a'></a>ad</p>", "<p>EIN <a id='a'></a>RAD</p>"),
         # labels that the document does not define
         (".md", "so $a['x']['y']['z']\n", "SO $a['X'\\]['Y'\\]['Z']\n"),
         (".md", "ein Wert[bei][zwei] [so][da]\n", "EIN WERT[BEI\\][ZWEI] [SO][da]\n"),
+        (
+            ".mdx",
+            "<A title={\"ein Rad\"} alt={`so` + a} label='da'>ja</A>\n",
+            "<A title={\"ein Rad\"} alt={`so` + a} label='DA'>JA</A>\n",
+        ),
         (
             ".mdx",
             "| a |\n|---|\n| ein \\{Rad\\} \\< so |\n",
@@ -349,6 +379,31 @@ def test_what_is_no_text_stays(extension, marked):
 def test_what_a_format_writes_in_another_way(extension, text, wanted):
     assert translated(extension, text) == text
     assert translated(extension, text, str.upper) == wanted
+
+
+@pytest.mark.parametrize(
+    ("marked", "left"),
+    [
+        (
+            '{"a": {"message": "«ein» $R$", "description": "so", "placeholders": {"r": {"content": '
+            '"$1", "example": "da"}}}}',
+            3,
+        ),
+        ('{"message": "«ja»", "description": "so"}', 1),
+        ('{"message": "«ja»", "description": "«so»", "title": "«da»"}', 0),
+        ('{"@a": {"description": "so"}, "a": "«ja»"}', 1),
+    ],
+)
+def test_what_json_says_about_a_message_is_no_text(marked, left):
+    assert check_marked(".json", marked)["comments"] == left
+
+
+def test_doubled_apostrophes_of_icu_are_one():
+    """In a text without an argument they are two."""
+    text = "[\"Annas'' Rad, {n}\", \"das '' Rad\"]"
+    with_argument, without = sentences_of(".json", text)
+    assert with_argument.startswith("Annas' Rad") and without == "das '' Rad"
+    assert translated(".json", text, str.upper) == "[\"ANNAS'' RAD, {n}\", \"DAS '' RAD\"]"
 
 
 def test_the_code_of_the_language_is_no_text():
@@ -372,6 +427,11 @@ def test_markup_characters_are_escaped():
     assert (
         translated(".md", "---\ntitle: gut\n---\n", lambda _: "a: b") == '---\ntitle: "a: b"\n---\n'
     )
+    vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\n{}\n"
+    assert translated(".vtt", vtt.format("<b>gut</b>"), lambda _: "a < b & c") == vtt.format(
+        "<b>a &lt; b &amp; c</b>"
+    )
+    assert sentences_of(".vtt", vtt.format("Rad &amp; Weg &lt; 3")) == ["Rad & Weg < 3"]
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
 
 
@@ -456,6 +516,39 @@ def test_branches_of_a_message_are_translated_one_by_one():
     assert upper in translated(".json", f'["{nested}"]', str.upper)
     # a broken one
     assert "{n, plural," in translated(".json", '["{n, plural, one {Rad"]', str.upper)
+
+
+BRANCHED = [
+    "{n, plural, =0{«kein Rad»} other{{n} «Räder»}}",
+    "{n, plural, one {«ein Rad»} other {{{n}} «Räder»}}",
+    "{g, select, a {«er kommt»} other {{n, plural, one {«eins»} other {«viele»}}}}",
+    "{n, plural, one {<b>«ein»</b> «Rad»} other {<b>{n}</b> «Räder»<br/>«da»}} <i>«im Hof»</i>.",
+    "{n, plural,\n  one {«ein Rad»}\n  other {{n} «Räder»}\n}",
+    "{0,choice,0#«kein Rad»|1#«ein Rad»|1<{0,number,integer} «Räder»} «im Hof»",
+    "{{name}} «hat» {n, plural, other {{n} «Räder»}}",
+]
+XLIFF_UNIT = (
+    '<xliff version="1.2"><file source-language="de" target-language="en" original="a"><body>'
+    '<trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>'
+)
+
+
+@pytest.mark.parametrize("marked", BRANCHED)
+def test_tags_braces_and_lines_do_not_divide_a_message(marked):
+    """All words of its branches are translated, and its syntax stays."""
+    escaped = marked.replace("\n", "\\n")
+    check_marked(".json", f'["{escaped}"]')
+    check_marked(".properties", f"a={escaped}\n")
+
+
+@pytest.mark.parametrize("marked", [text for text in BRANCHED if "choice" not in text])
+def test_elements_of_xliff_do_not_divide_a_message(marked):
+    for name in ("b", "i"):
+        marked = marked.replace(f"<{name}>", f'<g id="{name}">').replace(f"</{name}>", "</g>")
+    marked = marked.replace("<br/>", '<x id="br"/>')
+    source = re.sub("[«»]", "", marked)
+    new, _ = translated_bytes(".xlf", XLIFF_UNIT.format(source).encode())
+    assert f">{in_capitals(marked)}</target>" in new.decode()
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", "a b", "ab"])] * 3), min_size=2))

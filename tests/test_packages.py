@@ -120,6 +120,12 @@ def word_text(data: bytes) -> str:
     return files_in(data)["word/document.xml"].partition("<w:p>")[2].partition("</w:p>")[0]
 
 
+def test_a_soft_hyphen_is_of_a_word_of_the_source():
+    data = word(run("Ein Fahr") + "<w:r><w:softHyphen/></w:r>" + run("rad"))
+    assert sentences_of(".docx", data) == ["Ein Fahrrad"]
+    assert word_text(translated_bytes(".docx", data)[0]) == run("EIN FAHRRAD")
+
+
 def test_runs_of_one_look_are_one_text():
     """Also where a spelling checker has divided them; a hyphen that does not break is a letter of
     its word."""

@@ -37,6 +37,8 @@ CODE_STYLE = re.compile(
     r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[(?:[%.][\w-]+)*,\s*\w+\]"
 )
 CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
+# Behind the text of a macro, such as ,window=_blank
+NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 LINE_START = re.compile(
     r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})"
 )
@@ -48,7 +50,8 @@ class AsciiDocReader(InlineReader):
     PATTERN = re.compile(
         r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]{0,500}\["
         r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
-        r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+        rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
+        r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
         r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]"
         rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|{PLACEHOLDER})"
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"

@@ -352,6 +352,8 @@ def tag_parts(
             continue
         start, end = attribute.span("value")
         quote = text[start]
+        if quote == "{":  # an expression of MDX, or a template without quotation marks
+            continue
         layout: Callable[[str], str] = str
         if quote in "'\"":
             start += 1

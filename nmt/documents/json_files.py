@@ -9,6 +9,7 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
+from nmt.documents.properties import has_doubled
 from nmt.documents.segment import COMMENTS, Document, Malformed, TextFile
 from nmt.documents.stores import message_parts
 
@@ -23,7 +24,10 @@ class Object(list[tuple[str, Any]]):
 
 
 def read_json(data: bytes) -> Document:
-    """JSON: the texts that are values, but not what ARB says about keys (@key)."""
+    """JSON: the texts that are values, but not what is said about them.
+
+    ARB says it below @key, a message of a browser extension in `description` and `placeholders`.
+    """
     document = TextFile(data.decode())
     text = document.text
     is_escaped = text.isascii() and ESCAPE.search(text) is not None
@@ -34,7 +38,16 @@ def read_json(data: bytes) -> Document:
         elif SURROGATE.search(value):
             document.leave(value, HALF)
         else:
-            write = partial(write_string, is_escaped=is_escaped, has_slashes="\\/" in match[0])
+            # In a message of ICU, '' is one apostrophe
+            is_doubled = "{" in value and "''" in value and has_doubled(value)
+            if is_doubled:
+                value = value.replace("''", "'")
+            write = partial(
+                write_string,
+                is_escaped=is_escaped,
+                has_slashes="\\/" in match[0],
+                is_doubled=is_doubled,
+            )
             document.add(message_parts(value), *match.span(), write)
     return document
 
@@ -59,14 +72,19 @@ def strings(node: Any, is_note: bool = False) -> Iterator[tuple[str, bool]]:
     if isinstance(node, str):
         yield node, is_note
     elif isinstance(node, Object):
+        keys = {key for key, _ in node}
+        is_message = "message" in keys and keys <= {"message", "description", "placeholders"}
         for key, value in node:
-            yield from strings(value, is_note or key.startswith("@"))
+            is_about = key.startswith("@") or (is_message and key != "message")
+            yield from strings(value, is_note or is_about)
     elif isinstance(node, list):
         for value in node:
             yield from strings(value, is_note)
 
 
-def write_string(text: str, is_escaped: bool, has_slashes: bool) -> str:
+def write_string(text: str, is_escaped: bool, has_slashes: bool, is_doubled: bool) -> str:
+    if is_doubled:
+        text = text.replace("'", "''")
     written = json.dumps(text, ensure_ascii=is_escaped)
     return written.replace("/", "\\/") if has_slashes else written
 

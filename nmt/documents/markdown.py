@@ -58,9 +58,11 @@ TITLES = re.compile(  # values of front matter that a reader of the page sees
 )
 # what a value of YAML without quotes has not
 NOT_PLAIN = re.compile(r":(?:\s|$)|\s#|^[\s\"'\[\]{}>|&*!#%@`,?-]|\s$")
-# What stands before the text of a block: of task lists and alerts.
-PREFIX = re.compile(r"\[[ xX]\][ \t]+|\[!\w+\][+-]?[ \t]*\n?")
-SUFFIX = re.compile(r"[ \t]*\{:?[ \t]*(?:[#.][^\s{}]|[\w-]+=)[^{}\n]*\}[ \t]*$")  # {#id .class}
+# What stands before the text of a block: of task lists, alerts, and blocks of lines.
+PREFIX = re.compile(r"\[[ xX]\][ \t]+|\[!\w+\][+-]?[ \t]*\n?|\|[ \t]+")
+SUFFIX = re.compile(  # {#id .class}, and ^id of Obsidian
+    r"[ \t]*\{:?[ \t]*(?:[#.][^\s{}]|[\w-]+=)[^{}\n]*\}[ \t]*$|[ \t]+\^[A-Za-z0-9-]+[ \t]*$"
+)
 TITLE = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)"
 DESTINATION = (
     r"\(\s*(?:<[^<>\n]*>|(?:[^\s()\\<]|\\.|\((?:[^\s()\\]|\\.)*\))"
@@ -74,11 +76,12 @@ DEFINITION = re.compile(
     rf"(?m)^[ \t>]*\[[^\[\]]+\]:\s*(?:<[^<>\n]*>|\S+)(?:\s+(?P<title>{TITLE}))?[ \t]*\r?$"
 )
 INLINE_PATTERN = (
-    r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<break>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+    r"(?P<escape>\\[!-#%-/:-@\[-`{-~])"
+    r"|(?P<break>(?: {2,}|\\)\n[ \t]*|[ \t]*\n\|[ \t]+)|(?P<soft>[ \t]*\n[ \t]*)"
     r"|(?P<role>\{[\w:+.-]{1,40}\}(?=`))"
     r"|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
     r"|(?P<ticks>`+)"
-    r"|(?P<unit>\\\$|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
+    r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
     rf"|EXPRESSION{PLACEHOLDER}|{FORMULA})"
     r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
@@ -102,7 +105,7 @@ LINE_START = re.compile(
     r"|!!!\s|\?\?\?\+?\s|===[!+]?\s))"
 )
 LITERAL = re.compile(
-    r"[\\`]|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|==|~~"
+    r"\\(?![A-Za-z0-9])|`|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|==|~~"
     r"|\](?=[(\[:])|(?<=\[)\[|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
 ENTITIES = {"&": "&amp;", "<": "&lt;"}  # all other signs get a backslash

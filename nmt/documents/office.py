@@ -39,10 +39,10 @@ WORD = Dialect(
     heads={"pPr", "customXmlPr", "smartTagPr", "fldData"},
     units={"sym"},
     dropped={"proofErr", "lastRenderedPageBreak"},
-    signs={"noBreakHyphen": "\u2011"},
+    signs={"noBreakHyphen": "\u2011", "softHyphen": ""},  # a soft one is of the source's word
 )
 POWERPOINT = replace(WORD, line_break="_x000B_|\v")
-EXCEL = replace(WORD, line_break="_x000D_\n?|\n", has_bare_texts=True)
+EXCEL = replace(WORD, line_break="_x000[AD]_\n?|\n", has_bare_texts=True)
 INDESIGN = Dialect(
     run="CharacterStyleRange",
     text="Content",
@@ -248,7 +248,7 @@ def is_bound(element: Any) -> bool:
 
 # Runs, and what is only in them: a translation makes these anew.
 REMADE = {
-    *"r t proofErr lastRenderedPageBreak noBreakHyphen".split(),
+    *"r t proofErr lastRenderedPageBreak noBreakHyphen softHyphen".split(),
     *"CharacterStyleRange Content".split(),
 }
 LOOKS = {"rPr", "Properties"}

@@ -247,7 +247,7 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
                 node.children = tree(index + 1, partner)
                 node.close = written(closing.parts)
                 node.last = bisect_left(starts, closing.position)
-                if node.last <= node.first:
+                if node.last <= node.first or closing.position == tag.position:
                     node = Node(Kind.POINT, node.whole, first=node.first)
                 index = partner
             elif tag.kind != Kind.BREAK:

@@ -1,10 +1,11 @@
 """Plain text and subtitles: paragraphs, items and cues; every other byte stays."""
 
+import html
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from nmt.corpus.words import SPACELESS
@@ -24,6 +25,10 @@ from nmt.documents.segment import (
 SHORTEST_WIDTH = 40  # of lines that are full
 UNLIMITED = 1 << 30
 ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+")
+
+
+# The signs before a line of a mail that somebody answers
+QUOTE = re.compile(r"[ \t\ufeff]*>[> \t]*")
 
 
 def wraps(line: str, following: str, width: int) -> bool:
@@ -74,42 +79,63 @@ def newline_of(text: str) -> str:
 
 
 def read_text(text: str) -> Iterator[Part]:
-    """The parts of a text: paragraphs are between blank lines.
+    """The parts of a text: paragraphs are between blank lines, and in a quotation of their own.
 
     Lines that are full belong together, where most lines of a paragraph are.
     """
     for paragraph in re.split(r"((?:^[^\S\n]*\n)+)", text, flags=re.MULTILINE):
         lines = paragraph.splitlines(keepends=True)
-        width = max((len(line.rstrip()) for line in lines), default=0)
-        # Of each line but the last, whether it goes on in the next one
-        goes_on = []
-        for line, following in pairwise(lines):
-            if not ITEM.match(following):
-                goes_on.append(wraps(line, following, width))
-        is_wrapped = 2 * sum(goes_on) > len(goes_on)
-        item: list[str] = []
-        for line in lines:
-            joins_last = is_wrapped and not ITEM.match(line)
-            if item and not (joins_last and wraps(item[-1], line, width)):
-                yield from item_parts(item, width)
-                item = []
-            item.append(line)
-        if item:
+        for _, quoted in groupby(lines, quotation):
+            yield from paragraph_parts(list(quoted))
+
+
+def quote_of(line: str) -> str:
+    quote = QUOTE.match(line)
+    return quote[0] if quote else ""
+
+
+def quotation(line: str) -> tuple[int, bool]:
+    """How deep in quotations a line is, and whether it has a text; a paragraph has one of these."""
+    quote = quote_of(line)
+    return quote.count(">"), line.strip() != quote.strip()
+
+
+def paragraph_parts(lines: list[str]) -> Iterator[Part]:
+    width = max((len(line.rstrip()) for line in lines), default=0)
+    bare = [line.removeprefix(quote_of(line)) for line in lines]
+    # Of each line, whether it goes on with the one before; an item never does
+    goes_on = [False]
+    for line, following in zip(lines, bare[1:], strict=False):
+        goes_on.append(not ITEM.match(following) and wraps(line, following, width))
+    others = sum(not ITEM.match(line) for line in bare[1:])
+    is_wrapped = 2 * sum(goes_on) > others
+    item: list[str] = []
+    for line, joins_last in zip(lines, goes_on, strict=False):
+        if item and not (is_wrapped and joins_last):
             yield from item_parts(item, width)
+            item = []
+        item.append(line)
+    if item:
+        yield from item_parts(item, width)
 
 
 def item_parts(lines: list[str], width: int) -> list[Part]:
     """The parts of an item: its indentation or bullet, its text, the space at its end."""
     raw = "".join(lines)
-    bullet = ITEM.match(raw)
-    begin = bullet.end() if bullet else len(raw) - len(raw.lstrip("\ufeff \t"))
+    quote = quote_of(raw)
+    bullet = ITEM.match(raw, len(quote))
+    begin = len(quote) or len(raw) - len(raw.lstrip("\ufeff \t"))
+    if bullet:
+        begin = bullet.end()
     stop = max(begin, len(raw.rstrip()))
     text = raw[begin:stop]
     layout: Callable[[str], str] = str
     if len(lines) > 1:
-        prefix = lines[1][: len(lines[1]) - len(lines[1].lstrip())]
+        prefix = quote_of(lines[1])
+        prefix = prefix or lines[1][: len(lines[1]) - len(lines[1].lstrip())]
         layout = partial(wrap, width=width, prefix=prefix, newline=newline_of(raw))
-    return [raw[:begin], text_part(text, text, layout=layout), raw[stop:]]
+    words = re.sub(rf"(?m)^{QUOTE.pattern}", "", text) if quote else text
+    return [raw[:begin], text_part(words, text, layout=layout), raw[stop:]]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -138,6 +164,8 @@ INLINE = re.compile(
     r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>"
 )
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
+# What begins a line of another speaker, or of a sound: a name in capitals, [, ( in capitals, a note
+SPEAKER = re.compile(r"[\[♪♫]|#\s|(?P<label>\(?[^\W\d_][^:()\r\n]{0,30}[:)])")
 SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
 LONGEST_GAP = 3.0  # seconds between two lines of one sentence
 MOST_LINES = 12  # of one sentence
@@ -233,7 +261,7 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
     """Whether a line goes on with the sentence of those before it.
 
     It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's
-    dash before it.
+    dash or name before it.
     """
     if len(group) == MOST_LINES:
         return False
@@ -245,18 +273,27 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
         return False
     before = INLINE.sub("", text[last.start : last.end]).strip()
     after = INLINE.sub("", text[line.start : line.end]).strip()
-    return not SENTENCE_END.search(before) and not DASH.match(after)
+    return not SENTENCE_END.search(before) and not begins_speech(after)
+
+
+def begins_speech(line: str) -> bool:
+    speaker = SPEAKER.match(line)
+    is_named = speaker is not None and (speaker["label"] is None or speaker["label"].isupper())
+    return is_named or DASH.match(line) is not None
 
 
 def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
-    builder = SegmentBuilder()
+    has_entities = text.startswith("WEBVTT")
+    escape: Callable[[str], str] = partial(html.escape, quote=False) if has_entities else str
+    unescape: Callable[[str], str] = html.unescape if has_entities else str
+    builder = SegmentBuilder(escape)
     position = start
     for line in group:
         if line is not group[0]:
             builder.add(Kind.BREAK, [text[position : line.start]])
             position = line.start
         for match in INLINE.finditer(text, position, line.end):
-            builder.add_text(text[position : match.start()])
+            builder.add_text(unescape(text[position : match.start()]))
             name = match["name"] or ""
             kind = Kind.POINT
             if match["space"]:
@@ -266,7 +303,7 @@ def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
             raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
             builder.add(kind, [raw], name.lower())
             position = match.end()
-        builder.add_text(text[position : line.end])
+        builder.add_text(unescape(text[position : line.end]))
         position = line.end
     return builder.build(text[start:position], without_blank_lines)
 

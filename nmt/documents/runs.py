@@ -181,7 +181,7 @@ class RunInline(Inline):
             return Item(Kind.BREAK, [piece]), None
         if name == dialect.ends:
             return Item(Kind.END, [piece]), None
-        if name in dialect.units or (reason and name not in ("del", "moveFrom")):
+        if name in dialect.units or (reason and name not in ("del", "moveFrom", "rPh")):
             return Item(Kind.UNIT, [piece], shown="".join(child.itertext())), None
         side = SIDES.fullmatch(name)
         if side:

@@ -26,6 +26,8 @@ MOST_UNITS = 64
 DEEPEST = 50  # pairs of tags inside each other; those of further ones are points
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 BLANK = " \t\r\n\f"
+# No characters; they stand for markup inside a message of ICU.
+STAND_INS = "".join(map(chr, range(0xFDD1, 0xFDF0)))
 SEPARATOR = "\n"  # between two texts of one segment, which are different sentences
 NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
 # What a program puts in its place, by its shape: anything between doubled or signed brackets, a
@@ -39,7 +41,7 @@ TEMPLATE = (
 CALL = r"\$\w+\((?:[^()]|\([^()]*\)){0,200}\)"
 SIGNED = (
     rf"@(?:\.\w+)?:(?:\({NAME}\)|{NAME})|{CALL}|\$[A-Za-z_]\w*\$"
-    rf"|##{NAME}##|\+\+{NAME}(?:\+{NAME})*\+\+|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
+    rf"|##{NAME}##|%%{NAME}%%|@@{NAME}@@|\+\+{NAME}(?:\+{NAME})*\+\+|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
     r"|[$#%@]?\{\w+\s*[,:!.|\[][^{}\n]{1,200}\}"
 )
 # %n and %1: of Qt
@@ -57,14 +59,16 @@ SHORTCODE = (
     rf"\[(?P<opens>[A-Za-z][\w-]*){ATTRIBUTES}\]|\[/(?P<closes>[A-Za-z][\w-]*)\]"
     r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
 )
-# of ICU: {n, plural, one {# dog} other {# dogs}}
-MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,"
+# of ICU: {n, plural, one {# dog} other {# dogs}}; and Java's {0,choice,0#no dogs|1#one dog}
+MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|(?P<choice>choice))\s*,"
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
+LIMIT = re.compile(r"\s*-?[\d.∞]+\s*[#<≤]\s*")
+BRACES_AND_BARS = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})|(?P<bar>\|)")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 BAR = r"(?<=\s)\|(?=\s)"  # between the forms of a plural, or the parts of a title
 KEPT = re.compile(  # in plain text
     rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}"
-    rf"|&(?:#\d+|\w+);|{UNITS.pattern}"
+    rf"|&(?:#\d+|\w+);|{UNITS.pattern}|[{STAND_INS}]"
 )
 # emphasis of Markdown may not end before a space
 KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))
@@ -317,6 +321,72 @@ def closing(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | 
     return None
 
 
+def branch_spans(text: str, start: int, stop: int) -> list[tuple[int, int]]:
+    """Where the texts of the branches of a message are; none if it is broken."""
+    spans = []
+    while branch := BRANCH.match(text, start, stop):
+        brace = closing(BRACES, text, branch.end())
+        if brace is None:
+            break
+        spans.append((branch.end(), brace.start()))
+        start = brace.end()
+    return [] if text[start:stop].strip() else spans
+
+
+def choice_spans(text: str, start: int, stop: int) -> list[tuple[int, int]]:
+    """As `branch_spans`, of a choice of Java: each text is behind its limit and before a bar."""
+    ends = []
+    depth = 0
+    for match in BRACES_AND_BARS.finditer(text, start, stop):
+        depth += {"open": 1, "close": -1}.get(match.lastgroup or "", 0)
+        if match["bar"] and depth == 0:
+            ends.append(match.start())
+    spans = []
+    for end in [*ends, stop]:
+        limit = LIMIT.match(text, start, end)
+        if limit is None:
+            return []
+        spans.append((limit.end(), end))
+        start = end + 1
+    return spans
+
+
+def message_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where messages of ICU are in a text, up to the first one without an end."""
+    end = 0
+    for header in re.finditer(MESSAGE, text):
+        if header.start() < end:
+            continue
+        brace = closing(BRACES, text, header.end())
+        if brace is None:
+            return
+        end = brace.end()
+        yield header.start(), end
+
+
+def message_part(pieces: Sequence[str | Tag], builder: SegmentBuilder) -> Part | None:
+    """A text with messages of ICU as one segment, with markup also inside of their branches.
+
+    None if it has too much markup.
+    """
+    stand_ins = iter(STAND_INS)
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        character = next(stand_ins, None)
+        if character is None:
+            return None
+        builder.markup[character] = piece
+        text += character
+    escape = builder.escape
+    markup = {ord(character): written(tag.parts) for character, tag in builder.markup.items()}
+    builder.escape = lambda plain: escape(plain).translate(markup)
+    builder.add_text(text)
+    return builder.build(builder.escape(text))
+
+
 def find_partners(things: Sequence[Any]) -> dict[int, int]:
     """The index of the CLOSE by that of its OPEN, which has the same name; pairs do not cross."""
     opened = list[int]()
@@ -357,6 +427,7 @@ class SegmentBuilder:
         self.units: dict[str, list[Part]] = {}
         self.shown: dict[str, str] = {}  # of each unit
         self.space = ""  # as it was written, of the space that the text ends with
+        self.markup: dict[str, Tag] = {}  # what STAND_INS stand for, if the text has any
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
         """Add plain text, with entities decoded; what is not translated in it becomes a unit."""
@@ -370,6 +441,9 @@ class SegmentBuilder:
 
     def add_kept(self, text: str, match: re.Match[str]) -> int:
         """What is not translated in a text, by KEPT; the position after it."""
+        if tag := self.markup.get(match[0]):
+            self.add(tag.kind, tag.parts, tag.name)
+            return match.end()
         raw = self.escape(match[0])
         name = match["opens"] or match["opens_alone"] or match["closes"]
         if match["message"]:
@@ -465,26 +539,28 @@ class SegmentBuilder:
 
         A broken one is no message.
         """
-        parts: list[Part] = [self.escape(header[0])]
-        end = header.end()
-        while branch := BRANCH.match(text, end):
-            brace = closing(BRACES, text, branch.end())
-            if brace is None:
-                break
-            content = text[branch.end() : brace.start()]
-            words = content.rstrip()
+        brace = closing(BRACES, text, header.end())
+        spans: list[tuple[int, int]] = []
+        if brace and header["choice"]:
+            spans = choice_spans(text, header.end(), brace.start())
+        elif brace:
+            spans = branch_spans(text, header.end(), brace.start())
+        if brace is None or not spans:
+            rest = text[header.start() :]
+            self.add(Kind.UNIT, [self.escape(rest)], shown=rest)
+            return len(text)
+        parts: list[Part] = []
+        position = header.start()
+        for start, stop in spans:
+            words = text[start:stop].rstrip()
             inner = SegmentBuilder(self.escape)
+            inner.markup = self.markup
             inner.add_text(words, KEPT_IN_BRANCH)
-            parts += [self.escape(branch[0]), inner.build(self.escape(words))]
-            parts.append(f"{content[len(words) :]}}}")
-            end = brace.end()
-        last = re.compile(r"\s*\}").match(text, end)
-        if last and len(parts) > 1:
-            self.add(Kind.UNIT, [*parts, last[0]], shown=text[header.start() : last.end()])
-            return last.end()
-        rest = text[header.start() :]
-        self.add(Kind.UNIT, [self.escape(rest)], shown=rest)
-        return len(text)
+            parts += [self.escape(text[position:start]), inner.build(self.escape(words))]
+            position = start + len(words)
+        parts.append(self.escape(text[position : brace.end()]))
+        self.add(Kind.UNIT, parts, shown=text[header.start() : brace.end()])
+        return brace.end()
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment without space at its end; without words `raw`, with the reason for that."""

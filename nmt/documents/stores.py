@@ -3,12 +3,14 @@
 import importlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import (
+    MESSAGE,
     OBSOLETE,
     TRANSLATED,
     Document,
@@ -17,7 +19,11 @@ from nmt.documents.segment import (
     Left,
     Malformed,
     Part,
+    SegmentBuilder,
+    Tag,
     check_encoding,
+    message_part,
+    message_spans,
 )
 from nmt.errors import UserError, install_extra
 
@@ -32,6 +38,10 @@ BLOCKS = set(
 # As Java writes signs and characters beyond ASCII; what the signs stand for is in `controls`.
 ESCAPE = r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))"
 BROKEN_HTML = "with broken HTML"
+# What would divide a message of ICU: tags, {{n} dogs} as a template, lines
+DIVIDES = re.compile(r"<|\{\{|\n")
+TAGS = re.compile(r"(</?\w[^<>{}|]*>)")
+LINE_END = re.compile(r"\r?\n")
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
 
@@ -75,6 +85,50 @@ def message_parts(message: str) -> list[Part]:
 
 
 def line_parts(text: str) -> list[Part]:
+    """The parts of a text, line by line; a message of ICU is not divided."""
+    messages = list(message_spans(text))
+    if not any(DIVIDES.search(text, *span) for span in messages):
+        return tagged_parts(text)
+    parts: list[Part] = []
+    for line in lines_around(text, messages):
+        words = line.strip()
+        part = None
+        if re.search(MESSAGE, words):
+            part = message_part(list(map(tag_or_text, TAGS.split(words))), SegmentBuilder())
+        if part is None:
+            parts += tagged_parts(line)
+        else:
+            start = line.find(words)
+            parts += [line[:start], part, line[start + len(words) :]]
+    return parts
+
+
+def tag_or_text(piece: str) -> str | Tag:
+    """A piece of a text of HTML as a tag, if it is one."""
+    if not TAGS.fullmatch(piece):
+        return piece
+    name = re.findall(r"\w+", piece)[0].lower()
+    kind = Kind.OPEN
+    if name == "br":
+        kind = Kind.BREAK
+    elif piece.startswith("</"):
+        kind = Kind.CLOSE
+    elif piece.endswith("/>"):
+        kind = Kind.POINT
+    return Tag(kind, 0, [piece], name)
+
+
+def lines_around(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """The lines of a text, of which those that a span is in are one."""
+    ends = [0]
+    position = 0
+    for start, end in [*spans, (len(text), len(text))]:
+        ends += [match.end() for match in LINE_END.finditer(text, position, start)]
+        position = end
+    return [text[start:end] for start, end in pairwise([*ends, len(text)])]
+
+
+def tagged_parts(text: str) -> list[Part]:
     """The parts of a text: a line between tags of blocks is one segment, with its other tags."""
     parts: list[Part] = []
     run: list[Token] = []

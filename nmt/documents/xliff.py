@@ -266,7 +266,8 @@ def text_items(text: str) -> list[Item]:
 
 
 def token_item(text: str, token: Token) -> Item:
-    if token.kind == Kind.TEXT:
+    # The builder finds templates itself, and {{n} dogs}} may be in a message of ICU
+    if token.kind == Kind.TEXT or text.startswith("{", token.start):
         return Item(Kind.TEXT, text=text[token.start : token.end])
     shown = shown_text(token.parts)
     parts = [escaped_part(part) for part in token.parts]

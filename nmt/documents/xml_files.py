@@ -12,7 +12,7 @@ the things where their numbers are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import chain
@@ -29,8 +29,11 @@ from nmt.documents.segment import (
     Part,
     Segment,
     SegmentBuilder,
+    Tag,
     find_partners,
     has_letters,
+    message_part,
+    message_spans,
     text_part,
     written,
 )
@@ -230,6 +233,8 @@ class Inline:
             text = items[0].text
             lead = text[: len(text) - len(text.lstrip())]
             items[0] = Item(Kind.TEXT, text=text.lstrip())
+        if part := self.message_part(items):
+            return [*before, escape_text(lead), part, *chain(*map(self.parts_of, after_items))]
         trail, depth = take_end_space(items)
 
         builder = InlineBuilder()
@@ -241,6 +246,30 @@ class Inline:
         segment = counted(builder.build("".join(builder.raw)), plain_text(items))
         after = chain.from_iterable(map(self.parts_of, after_items))
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
+
+    def message_part(self, items: Sequence[Item]) -> Part | None:
+        """These items as one segment, if they are a message of ICU with elements inside."""
+        text = plain_text(items)
+        if len(items) == 1 or not any(message_spans(text)):
+            return None
+        part = message_part(list(self.tags_and_texts(items)), InlineBuilder())
+        return part and counted(part, text)
+
+    def tags_and_texts(self, items: Sequence[Item]) -> Iterator[str | Tag]:
+        """What the items consist of, with the tags of pairs apart from what is inside."""
+        for item in items:
+            if item.kind == Kind.TEXT:
+                yield item.text
+            elif item.kind == Kind.PAIR:
+                number = self.number(item.thing)
+                yield Tag(Kind.OPEN, 0, [f"<g{number}>"], f"pair {number}")
+                yield from self.tags_and_texts(item.items)
+                yield Tag(Kind.CLOSE, 0, [f"</g{number}>"], f"pair {number}")
+            else:
+                kind = item.kind
+                if kind in (Kind.OPEN, Kind.CLOSE):
+                    kind = Kind.POINT
+                yield Tag(kind, 0, self.parts_of(item))
 
     def add(self, builder: InlineBuilder, items: Sequence[Item], sides: int = 0) -> None:
         """Hand items to the builder; `sides`: how many OPENs around them have no CLOSE yet."""
