@@ -173,8 +173,7 @@ def test_a_student_in_one_command(student, tmp_path):
     text = (corpus / "train.de").read_text("utf-8").splitlines()
     assert not Counter(sources) - Counter(text)
     assert targets == [each.text for each in teacher.translate(sources)]
-    trained_on = Path(str(small.config.data.train))
-    assert trained_on == folder / "distilled"
+    assert small.config.data.train == [str(folder / "distilled"), str(corpus / "train")]
 
     # Both are scored on the teacher's test set
     assert "| tiny " in answer.out and "| small " in answer.out

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         about = {"command": options.command_line}
         translate = partial(translate_by_command, options.command_line)
     student_words = training_words(task, words, given)
-    check_training([*student_words, train_word(given, Path(DISTILLED))], options.export)
+    check_training([*student_words, train_word(task, given, Path(DISTILLED))], options.export)
     if options.export:
         student_words.append(f"for={options.export[0]}")
 
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     del translate
 
     # Train
-    (config,) = compose([*student_words, train_word(given, distilled)])
+    (config,) = compose([*student_words, train_word(task, given, distilled)])
     start = None
     if names and not any(key.startswith("tokenizer") for key in given):
         config, start = pruned_teacher(open_teacher(names[0], given), config, distilled)
@@ -206,11 +206,17 @@ def training_words(task: Task, words: list[str], given: dict[str, str]) -> list[
     return [*words, "data=files"]
 
 
-def train_word(given: dict[str, str], distilled: Path) -> str:
-    """The word for the student's text: the folder of distilled pairs, and the user's own pairs."""
+def train_word(task: Task, given: dict[str, str], distilled: Path) -> str:
+    """The word for the student's text: distilled pairs, and the user's own pairs.
+
+    Where none are given, those that the teacher was trained on: a student of both translates better
+    (docs/design/benchmarks.md).
+    """
     train = f"{distilled / DISTILLED}"
     if "data.train" in given:
         train = f"[{train},{given['data.train'].strip('[]')}]"
+    elif task.corpus is not None:
+        train = f"[{train},{task.corpus / 'train'}]"
     return f"data.train={train}"
 
 

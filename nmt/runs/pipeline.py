@@ -151,15 +151,17 @@ def train(
             entry = report["audit"][name]
             in_training = entry["counted"].get(IN_TRAINING, 0)
             if in_training >= 0.9 * entry["kept"]:
-                is_valid = name == "valid"
+                useless = "its scores"
+                if name == "valid":
+                    useless += ", and the choice of the best checkpoint,"
                 log.warning(
                     "%d of the %d pairs of %s are training pairs: %s say nothing about new "
                     "sentences; give another data.%s.",
                     in_training,
                     entry["kept"],
                     name,
-                    f"its scores{', and the choice of the best checkpoint,' * is_valid}",
-                    "valid" if is_valid else "test",
+                    useless,
+                    "valid" if name == "valid" else "test",
                 )
             warn_of_size(name, entry["kept"])
         trainer = build_trainer(config, data, folder, processes, parent)
