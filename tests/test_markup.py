@@ -50,6 +50,12 @@ def test_what_programs_fill_in_stays(extension, template):
         (".html", '<p v-if="a > b" :title="so">«ja»</p>'),
         (".html", "<p><a title='«das Rad»'>[1]</a> «ja»</p>"),
         (".html", "<template><p>«ja»</p></template><video>«nein»</video>"),
+        # templates inside values, with the same quotation marks
+        (".html", '<input placeholder="{% trans "so" %}"><i>«ja»</i>'),
+        (".html", '<a title="«das Rad» {{ x|default:"so" }} «ja»" href="b">«ja»</a>'),
+        (".html", "<a title='<?= $a->t('so') ?> «ja»' href='b'>«ja»</a>"),
+        (".html", '<a {% if a %}title="«das Rad»"{% endif %} {% b title="so" %}>«ja»</a>'),
+        (".html", '<img src={% static "so b.png" %} alt="«das Rad»">'),
         # Markdown
         (".md", '!!! note "«das Rad»"\n    «ja»\n\n    - «so»\n'),
         (".md", '??? tip\n    «ja»\n\n=== "«eins»"\n\n    «ja»\n'),
