@@ -28,6 +28,7 @@ from nmt.documents.segment import (
     SegmentBuilder,
     check_encoding,
     left_if_letters,
+    segments,
     written,
 )
 
@@ -299,6 +300,8 @@ def arrange(
             scopes.pop()
         token = tokens[index]
         language = scopes[-1][1]
+        for attribute in segments(token.parts):
+            attribute.language = token.language or language
         after = min(ends.get(index, index + 1), stop)  # its element
         end = tokens[after - 1].end
         is_foreign = token.language not in ("", language) and after > index + 1
