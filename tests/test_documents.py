@@ -18,6 +18,7 @@ from documents import (
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lxml import etree
 from packages import files_in, pack
 from yaml import safe_load
 
@@ -616,6 +617,37 @@ def test_unsure_words_are_named_in_comments():
     )
     data, _ = translated_bytes(".ts", f"{text}</message></context></TS>".encode(), unsure={"DA"})
     assert b"<translatorcomment>Unsure: DA</translatorcomment>" in data
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["das&#xD;&#xA;Rad", "Rad&#13;", "das&#xD;\nRad", "das\n\nRad", "<![CDATA[das\nRad]]>"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("extension", "before", "after", "name"),
+    [
+        (".resx", '<root>\n<data name="a"><value>', "</value></data></root>", "value"),
+        (
+            ".ts",
+            "<TS><context>\n<message><source>",
+            "</source></message></context></TS>",
+            "translation",
+        ),
+    ],
+)
+def test_ends_of_lines_in_xml_are_those_that_programs_read(
+    extension, before, after, name, end, written
+):
+    """A carriage return that is written as a reference is one; one at the end of a line is none."""
+    data = (before + written + after).replace("\n", end).encode()
+    new, _ = translated_bytes(extension, data)
+    read = etree.fromstring(data).itertext()
+    assert (
+        etree.fromstring(new).findtext(f".//{name}").strip("\n")
+        == "".join(read).strip("\n").upper()
+    )
+    assert new.count(b"\n") == new.count(end.encode())
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ class XmlFile(Document):
             return text.replace("]]>", "]]]]><![CDATA[>")
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
-        return text.replace("<", "&lt;").replace(">", "&gt;")
+        text = text.replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
+        return text.replace("\n", "\r\n") if b"\r\n" in self.bytes else text
 
 
 def parse(data: bytes) -> XmlFile:
@@ -131,14 +132,19 @@ def parse(data: bytes) -> XmlFile:
     return file
 
 
+def with_plain_ends(raw: str) -> str:
+    """The end of each line as readers of XML see it; a carriage return is there by reference."""
+    return re.sub(r"\r\n?", "\n", raw)
+
+
 def unescape(raw: str) -> str:
     """What is between tags as plain text."""
-    return ENTITY.sub(character_of, raw)
+    return ENTITY.sub(character_of, with_plain_ends(raw))
 
 
 def text_of(raw: str) -> str:
     """What is between tags as plain text, without comments and other tags inside."""
-    pieces = MARKUP.split(raw)  # every other one is the text of a CDATA
+    pieces = MARKUP.split(with_plain_ends(raw))  # every other one is the text of a CDATA
     pieces[::2] = map(unescape, pieces[::2])
     return "".join(piece or "" for piece in pieces)
 
