@@ -619,6 +619,24 @@ def test_unsure_words_are_named_in_comments():
     assert b"<translatorcomment>Unsure: DA</translatorcomment>" in data
 
 
+TRANSLATIONS = ["", "<translation/>", '<translation type="unfinished"></translation>']
+COMMENTS = ["", "<translatorcomment/>", "<translatorcomment>ja</translatorcomment>"]
+
+
+@pytest.mark.parametrize("space", ["", "\n    "])
+@pytest.mark.parametrize("comment", COMMENTS)
+@pytest.mark.parametrize("translation", TRANSLATIONS)
+def test_a_message_of_qt_has_one_translation_and_one_comment(translation, comment, space):
+    for elements in ([translation, comment], [comment, translation]):
+        message = space.join(["<message>", "<source>das Rad</source>", *elements, "</message>"])
+        data = f'<TS version="2.1"><context>{message}</context></TS>'.encode()
+        new = etree.fromstring(translated_bytes(".ts", data, unsure={"RAD"})[0])
+        assert [each.text for each in new.iter("translation")] == ["DAS RAD"]
+        [written] = [each.text for each in new.iter("translatorcomment")]
+        assert written == ("ja\n" if "ja" in comment else "") + "Unsure: RAD"
+        assert not any((each.tail or "").strip() for each in new.iter())
+
+
 @pytest.mark.parametrize(
     "written",
     ["das&#xD;&#xA;Rad", "Rad&#13;", "das&#xD;\nRad", "das\n\nRad", "<![CDATA[das\nRad]]>"],

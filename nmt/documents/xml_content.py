@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from xml.parsers import expat
 
+from nmt.corpus.words import Span
 from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
 from nmt.documents.segment import (
@@ -62,7 +63,7 @@ class XmlFile(Document):
         self.bytes = data
         self.elements: list[Element] = []
         self.entities: list[str] = []  # that it declares
-        self.new: dict[int, tuple[int, bytes]] = {}
+        self.new: dict[Span, bytes] = {}
 
     def content(self, element: Element) -> str:
         return self.bytes[element.start : element.end].decode()
@@ -77,7 +78,7 @@ class XmlFile(Document):
             self.leave(text, reason)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        self.new[start] = end, text.encode()
+        self.new[start, end] = text.encode()
 
     def escape(self, text: str, is_cdata: bool = False) -> str:
         """A text as it is written between tags; references to the file's own entities stay."""
