@@ -318,6 +318,11 @@ def with_flag(data: bytes) -> bytes:
             pack({"content.xml": "<a/>", "META-INF/manifest.xml": "<m:encryption-data/>"}),
             "a password",
         ),
+        (  # all files in one, as of LibreOffice 24.2
+            "a.odt",
+            pack({"encrypted-package": "x", "META-INF/manifest.xml": "<m:encryption-data/>"}),
+            "a password",
+        ),
         ("a.epub", PACKAGES[".docx"], "no EPUB: the archive has no META-INF/container.xml"),
         (
             "a.epub",
