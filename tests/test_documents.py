@@ -60,6 +60,12 @@ def test_only_text_changes(extension):
         )
 
 
+@pytest.mark.parametrize("extension", sorted({*SAMPLES} - {".po"}))  # gettext permits none
+def test_a_byte_order_mark_stays(extension):
+    before, after = (("\ufeff" + text).encode() for text in SAMPLES[extension])
+    assert translated_bytes(extension, before)[0] == after
+
+
 @pytest.mark.parametrize("extension", STREAMS)
 def test_a_model_without_placeholders_loses_none(extension):
     text, upper = SAMPLES[extension]
