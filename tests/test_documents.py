@@ -527,6 +527,39 @@ def test_segments_of_a_tool_are_translated_one_by_one(target):
     )
 
 
+@pytest.mark.parametrize("approved", ["", "yes"])
+@pytest.mark.parametrize(
+    ("target", "is_done"),
+    [
+        ("<target>Yes. No so.</target>", True),
+        ('<target state="final">Yes. No so.</target>', True),
+        ('<target state="new">Yes. No so.</target>', False),
+        ("<target>Ja. Nein so.</target>", False),
+        ("<target/>", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("retranslate", [False, True])
+def test_segments_do_not_stand_behind_a_target_without_them(target, approved, is_done, retranslate):
+    """The target stays or is replaced, as one."""
+    text = SEGMENTED.format(target).replace('id="1">', f'id="1" approved="{approved}">', 1)
+    is_done |= bool(approved) and ">" in target.removesuffix("</target>").removesuffix("<target/>")
+    data, _ = translated_bytes(".xlf", text.encode(), retranslate=retranslate)
+    if is_done and not retranslate:
+        assert data == text.encode()
+        return
+    found = etree.fromstring(data).find(".//target")
+    assert "".join(found.itertext()).split() == ["JA.", "NEIN", "SO."]
+    assert [each.get("mid") for each in found.iter("mrk")] == ["a", "b"]
+
+
+def test_a_target_with_segments_is_a_translation_of_a_source_without():
+    target = '<target><mrk mtype="seg" mid="a">Yes.</mrk> No so.</target>'
+    before, _, after = SEGMENTED.partition("<seg-source>")
+    text = (before + after.partition("</seg-source>")[2]).format(target)
+    assert translated_bytes(".xlf", text.encode()) == (text.encode(), {"already translated": 1})
+
+
 def test_xliff_2_and_its_states():
     unit = '<segment><source>Ja <pc id="1">gut</pc><![CDATA[ & b < c]]></source></segment>'
     text = f'<xliff version="2.0"><file><unit id="1">{unit}</unit></file></xliff>'
