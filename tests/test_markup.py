@@ -9,6 +9,7 @@ from documents import check_marked, translated, translated_bytes
 
 from nmt.documents.formats import open_document, read_document
 from nmt.documents.markdown import count_blocks
+from nmt.documents.segment import segments
 from nmt.errors import UserError
 
 TEMPLATES = (
@@ -101,6 +102,23 @@ def test_what_programs_fill_in_stays(extension, template):
 )
 def test_structure_stays_and_text_is_translated(extension, marked):
     check_marked(extension, marked)
+
+
+@pytest.mark.parametrize(
+    ("table", "cells"),
+    [
+        ("|===\n|ein !Rad ja | so !da\n|===\n", ["ein !Rad ja", "so !da"]),
+        (
+            "|===\n|eins a| !===\n! zwei 2+! so\n!===\n|ja !so\n|===\n",
+            ["eins", "zwei", "so", "ja !so"],
+        ),
+        ("|===\r\na|\r\n!===\r\n!zwei !so\r\n!===\r\n|===\r\n", ["zwei", "so"]),
+        ("!===\n! eins ! zwei\n!===\n", ["eins", "zwei"]),
+    ],
+)
+def test_cells_of_inner_tables_alone_are_between_exclamation_marks(table, cells):
+    [field] = read_document(Path("a.adoc"), table.encode()).fields
+    assert [segment.text for segment in segments(field.parts)] == cells
 
 
 def test_subtitles():

@@ -36,7 +36,12 @@ ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
 CODE_STYLE = re.compile(
     r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[(?:[%.][\w-]+)*,\s*\w+\]"
 )
-CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
+CELL_STYLE = r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?"
+# What is between cells; ! is, in a table inside of a cell, which is between lines such as !===.
+CELL = re.compile(
+    rf"(?P<nested>(?:^|(?<=\|))[ \t]*!={{3,}}[ \t]*\r?$)|{CELL_STYLE}(?:\||(?P<inner>!))",
+    re.MULTILINE,
+)
 LINE_START = re.compile(
     r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})"
 )
@@ -108,7 +113,7 @@ def pieces(text: str) -> Iterator[Piece]:
         elif TABLE.match(line.text):
             after = block_end(lines, index)
             begin = lines[index + 1].start if after > index + 1 else line.end
-            yield from cells(text, begin, lines[after - 1].start)
+            yield from cells(text, begin, lines[after - 1].start, line.text.startswith("!"))
             is_code = False
             is_header = False
 
@@ -203,11 +208,14 @@ def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iter
         yield read_text(text, start, end)
 
 
-def cells(text: str, start: int, end: int) -> Iterator[Piece]:
+def cells(text: str, start: int, end: int, is_inner: bool) -> Iterator[Piece]:
     """The cells of a table between its two lines; paragraphs in a cell are texts of their own."""
     edges = [start]
     for match in CELL.finditer(text, start, end):
-        edges += [match.start(), match.end()]
+        if match["nested"]:
+            is_inner = not is_inner
+        if is_inner or not match["inner"]:
+            edges += match.span()
     edges.append(end)
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         for match in re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*").finditer(text, first, last):
