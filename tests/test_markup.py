@@ -84,6 +84,11 @@ def test_what_programs_fill_in_stays(extension, template):
         (".md", "> <div>\n> so\n> </div>\n\n<div>«ja»</div>\n"),
         (".md", "***«a»* «b»** «und» **«_c_»**\n"),
         (".md", "<!-- so --> «ja» <script>so</script>\n"),
+        # what is inside a link ends there
+        (".md", "[«ein» <!-- n](u) --> «Rad»](v) «ja»\n"),
+        (".md", "[«ein» <code>«Rad»](u) «und»</code> «ja»\n"),
+        # what looks like a call
+        (".md", "«für» $5(«fünf Euro») «und» $t(so) «und» $tc(so, ja)\n"),
         # MDX
         (".mdx", "export const d = {\n\n e: [1],\n\n so: {}\n}\n\n«ja»\n"),
         (
