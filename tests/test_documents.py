@@ -25,7 +25,7 @@ from yaml import safe_load
 from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.plain_text import seconds
-from nmt.documents.segment import FIRST_UNIT, doubts_of
+from nmt.documents.segment import FIRST_UNIT, doubts_of, segments
 from nmt.documents.translation import ModelTranslator, translate_document
 
 NEEDS_REVIEW = "needs-review-translation"
@@ -188,6 +188,25 @@ CUES = """1
 def test_which_cues_are_one_sentence(clock, first, start, second, is_one):
     text = CUES.format(clock, clock, first, clock, start, clock, second)
     assert len(sentences_of(".srt", text)) == (1 if is_one else 2)
+
+
+@pytest.mark.parametrize(
+    ("cues", "count"),
+    [
+        (["我们去公园", "天气很好", "走吧"], 3),  # no full stops are written
+        (["我们去公园", "天气很好吗？", "走吧"], 3),
+        (["我们去公园，", "天气很好", "走吧"], 2),
+        (["我们\n去公园", "天气很好"], 2),  # lines of one cue
+        (["私たちは公園に", "行きました。", "天気が", "いいですね。」"], 2),
+        (["Ich gehe", "nach Haus", "und dann"], 1),
+    ],
+)
+def test_cues_without_full_stops_are_sentences_where_words_have_no_spaces(cues, count):
+    text = ""
+    for number, cue in enumerate(cues, 1):
+        text += f"{number}\n00:00:0{number},000 --> 00:00:0{number},900\n{cue}\n\n"
+    [field] = EXTENSIONS[".srt"].read(text.encode()).fields
+    assert len(list(segments(field.parts))) == count
 
 
 def test_the_hours_of_a_cue_count():
