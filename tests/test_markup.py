@@ -87,7 +87,9 @@ def test_what_programs_fill_in_stays(extension, template):
         # what is inside a link ends there
         (".md", "[«ein» <!-- n](u) --> «Rad»](v) «ja»\n"),
         (".md", "[«ein» <code>«Rad»](u) «und»</code> «ja»\n"),
-        # what looks like a call
+        # what looks like a call or a variable
+        (".md", "__«fett»__ «und» __«so ja»__ «da»\n"),
+        (".adoc", "__«schräg»__ «und» **«fett»**\n"),
         (".md", "«für» $5(«fünf Euro») «und» $t(so) «und» $tc(so, ja)\n"),
         # MDX
         (".mdx", "export const d = {\n\n e: [1],\n\n so: {}\n}\n\n«ja»\n"),

@@ -80,7 +80,7 @@ INLINE_PATTERN = (
     r"|(?P<ticks>`+)"
     r"|(?P<unit>\\\$|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
-    rf"|EXPRESSION{PLACEHOLDER}|{FORMULA})"
+    rf"|EXPRESSION(?!__)(?:{PLACEHOLDER})|{FORMULA})"  # __so__ is emphasis here
     r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
 )
 INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", ""), re.DOTALL)
