@@ -19,13 +19,14 @@ from documents import (
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lxml import etree
 from packages import files_in, pack
 from yaml import safe_load
 
 from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.plain_text import seconds
-from nmt.documents.segment import FIRST_UNIT, doubts_of
+from nmt.documents.segment import FIRST_UNIT, doubts_of, segments
 from nmt.documents.translation import ModelTranslator, translate_document
 
 NEEDS_REVIEW = "needs-review-translation"
@@ -58,6 +59,12 @@ def test_only_text_changes(extension):
         assert translated(extension, text.replace("\n", "\r\n"), str.upper) == upper.replace(
             "\n", "\r\n"
         )
+
+
+@pytest.mark.parametrize("extension", sorted({*SAMPLES} - {".po"}))  # gettext permits none
+def test_a_byte_order_mark_stays(extension):
+    before, after = (("\ufeff" + text).encode() for text in SAMPLES[extension])
+    assert translated_bytes(extension, before)[0] == after
 
 
 @pytest.mark.parametrize("extension", STREAMS)
@@ -189,6 +196,25 @@ CUES = """1
 def test_which_cues_are_one_sentence(clock, first, start, second, is_one):
     text = CUES.format(clock, clock, first, clock, start, clock, second)
     assert len(sentences_of(".srt", text)) == (1 if is_one else 2)
+
+
+@pytest.mark.parametrize(
+    ("cues", "count"),
+    [
+        (["我们去公园", "天气很好", "走吧"], 3),  # no full stops are written
+        (["我们去公园", "天气很好吗？", "走吧"], 3),
+        (["我们去公园，", "天气很好", "走吧"], 2),
+        (["我们\n去公园", "天气很好"], 2),  # lines of one cue
+        (["私たちは公園に", "行きました。", "天気が", "いいですね。」"], 2),
+        (["Ich gehe", "nach Haus", "und dann"], 1),
+    ],
+)
+def test_cues_without_full_stops_are_sentences_where_words_have_no_spaces(cues, count):
+    text = ""
+    for number, cue in enumerate(cues, 1):
+        text += f"{number}\n00:00:0{number},000 --> 00:00:0{number},900\n{cue}\n\n"
+    [field] = EXTENSIONS[".srt"].read(text.encode()).fields
+    assert len(list(segments(field.parts))) == count
 
 
 def test_the_hours_of_a_cue_count():
@@ -613,6 +639,39 @@ def test_segments_of_a_tool_are_translated_one_by_one(target):
     )
 
 
+@pytest.mark.parametrize("approved", ["", "yes"])
+@pytest.mark.parametrize(
+    ("target", "is_done"),
+    [
+        ("<target>Yes. No so.</target>", True),
+        ('<target state="final">Yes. No so.</target>', True),
+        ('<target state="new">Yes. No so.</target>', False),
+        ("<target>Ja. Nein so.</target>", False),
+        ("<target/>", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("retranslate", [False, True])
+def test_segments_do_not_stand_behind_a_target_without_them(target, approved, is_done, retranslate):
+    """The target stays or is replaced, as one."""
+    text = SEGMENTED.format(target).replace('id="1">', f'id="1" approved="{approved}">', 1)
+    is_done |= bool(approved) and ">" in target.removesuffix("</target>").removesuffix("<target/>")
+    data, _ = translated_bytes(".xlf", text.encode(), retranslate=retranslate)
+    if is_done and not retranslate:
+        assert data == text.encode()
+        return
+    found = etree.fromstring(data).find(".//target")
+    assert "".join(found.itertext()).split() == ["JA.", "NEIN", "SO."]
+    assert [each.get("mid") for each in found.iter("mrk")] == ["a", "b"]
+
+
+def test_a_target_with_segments_is_a_translation_of_a_source_without():
+    target = '<target><mrk mtype="seg" mid="a">Yes.</mrk> No so.</target>'
+    before, _, after = SEGMENTED.partition("<seg-source>")
+    text = (before + after.partition("</seg-source>")[2]).format(target)
+    assert translated_bytes(".xlf", text.encode()) == (text.encode(), {"already translated": 1})
+
+
 def test_xliff_2_and_its_states():
     unit = '<segment><source>Ja <pc id="1">gut</pc><![CDATA[ & b < c]]></source></segment>'
     text = f'<xliff version="2.0"><file><unit id="1">{unit}</unit></file></xliff>'
@@ -709,6 +768,55 @@ def test_unsure_words_are_named_in_comments():
     )
     data, _ = translated_bytes(".ts", f"{text}</message></context></TS>".encode(), unsure={"DA"})
     assert b"<translatorcomment>Unsure: DA</translatorcomment>" in data
+
+
+TRANSLATIONS = ["", "<translation/>", '<translation type="unfinished"></translation>']
+COMMENTS = ["", "<translatorcomment/>", "<translatorcomment>ja</translatorcomment>"]
+
+
+@pytest.mark.parametrize("space", ["", "\n    "])
+@pytest.mark.parametrize("comment", COMMENTS)
+@pytest.mark.parametrize("translation", TRANSLATIONS)
+def test_a_message_of_qt_has_one_translation_and_one_comment(translation, comment, space):
+    for elements in ([translation, comment], [comment, translation]):
+        message = space.join(["<message>", "<source>das Rad</source>", *elements, "</message>"])
+        data = f'<TS version="2.1"><context>{message}</context></TS>'.encode()
+        new = etree.fromstring(translated_bytes(".ts", data, unsure={"RAD"})[0])
+        assert [each.text for each in new.iter("translation")] == ["DAS RAD"]
+        [written] = [each.text for each in new.iter("translatorcomment")]
+        assert written == ("ja\n" if "ja" in comment else "") + "Unsure: RAD"
+        assert not any((each.tail or "").strip() for each in new.iter())
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["das&#xD;&#xA;Rad", "Rad&#13;", "das&#xD;\nRad", "das\n\nRad", "<![CDATA[das\nRad]]>"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("extension", "before", "after", "name"),
+    [
+        (".resx", '<root>\n<data name="a"><value>', "</value></data></root>", "value"),
+        (
+            ".ts",
+            "<TS><context>\n<message><source>",
+            "</source></message></context></TS>",
+            "translation",
+        ),
+    ],
+)
+def test_ends_of_lines_in_xml_are_those_that_programs_read(
+    extension, before, after, name, end, written
+):
+    """A carriage return that is written as a reference is one; one at the end of a line is none."""
+    data = (before + written + after).replace("\n", end).encode()
+    new, _ = translated_bytes(extension, data)
+    read = etree.fromstring(data).itertext()
+    assert (
+        etree.fromstring(new).findtext(f".//{name}").strip("\n")
+        == "".join(read).strip("\n").upper()
+    )
+    assert new.count(b"\n") == new.count(end.encode())
 
 
 @pytest.mark.parametrize(

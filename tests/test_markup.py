@@ -9,6 +9,7 @@ from documents import check_marked, translated, translated_bytes
 
 from nmt.documents.formats import open_document, read_document
 from nmt.documents.markdown import count_blocks
+from nmt.documents.segment import segments
 from nmt.errors import UserError
 
 TEMPLATES = (
@@ -45,11 +46,20 @@ def test_what_programs_fill_in_stays(extension, template):
         (".html", '<p lang="en-US">no</p><p lang="deu">«ja»</p>'),
         (".html", '<p>«er sagt» <i lang="fr">oui</i>.<p>«ja»'),
         (".html", '<html lang="en"><p lang=en>no<p>«ja»'),
+        (".html", '<p>«er» <i lang="fr">la <b lang="de">«gute Tat»</b> oui</i> «so».'),
+        (".html", '<p lang="fr">la <b>très</b> <i lang="de">«gute Tat» <u>«so»</u></i> oui'),
+        (".html", '<p lang="fr">non <a title="oui">oui</a> <i lang="de">«gut. So.»</i>'),
         (".html", "<ul><li translate=no>so<li>«ja»</ul>«da»"),
         (".html", "<svg><title>«ein Rad»</title><style>a b</style></svg>"),
         (".html", '<p v-if="a > b" :title="so">«ja»</p>'),
         (".html", "<p><a title='«das Rad»'>[1]</a> «ja»</p>"),
         (".html", "<template><p>«ja»</p></template><video>«nein»</video>"),
+        # templates inside values, with the same quotation marks
+        (".html", '<input placeholder="{% trans "so" %}"><i>«ja»</i>'),
+        (".html", '<a title="«das Rad» {{ x|default:"so" }} «ja»" href="b">«ja»</a>'),
+        (".html", "<a title='<?= $a->t('so') ?> «ja»' href='b'>«ja»</a>"),
+        (".html", '<a {% if a %}title="«das Rad»"{% endif %} {% b title="so" %}>«ja»</a>'),
+        (".html", '<img src={% static "so b.png" %} alt="«das Rad»">'),
         # Markdown
         (".md", '!!! note "«das Rad»"\n    «ja»\n\n    - «so»\n'),
         (".md", '??? tip\n    «ja»\n\n=== "«eins»"\n\n    «ja»\n'),
@@ -74,6 +84,13 @@ def test_what_programs_fill_in_stays(extension, template):
         (".md", "> <div>\n> so\n> </div>\n\n<div>«ja»</div>\n"),
         (".md", "***«a»* «b»** «und» **«_c_»**\n"),
         (".md", "<!-- so --> «ja» <script>so</script>\n"),
+        # what is inside a link ends there
+        (".md", "[«ein» <!-- n](u) --> «Rad»](v) «ja»\n"),
+        (".md", "[«ein» <code>«Rad»](u) «und»</code> «ja»\n"),
+        # what looks like a call or a variable
+        (".md", "__«fett»__ «und» __«so ja»__ «da»\n"),
+        (".adoc", "__«schräg»__ «und» **«fett»**\n"),
+        (".md", "«für» $5(«fünf Euro») «und» $t(so) «und» $tc(so, ja)\n"),
         # MDX
         (".mdx", "export const d = {\n\n e: [1],\n\n so: {}\n}\n\n«ja»\n"),
         (
@@ -92,6 +109,23 @@ def test_what_programs_fill_in_stays(extension, template):
 )
 def test_structure_stays_and_text_is_translated(extension, marked):
     check_marked(extension, marked)
+
+
+@pytest.mark.parametrize(
+    ("table", "cells"),
+    [
+        ("|===\n|ein !Rad ja | so !da\n|===\n", ["ein !Rad ja", "so !da"]),
+        (
+            "|===\n|eins a| !===\n! zwei 2+! so\n!===\n|ja !so\n|===\n",
+            ["eins", "zwei", "so", "ja !so"],
+        ),
+        ("|===\r\na|\r\n!===\r\n!zwei !so\r\n!===\r\n|===\r\n", ["zwei", "so"]),
+        ("!===\n! eins ! zwei\n!===\n", ["eins", "zwei"]),
+    ],
+)
+def test_cells_of_inner_tables_alone_are_between_exclamation_marks(table, cells):
+    [field] = read_document(Path("a.adoc"), table.encode()).fields
+    assert [segment.text for segment in segments(field.parts)] == cells
 
 
 def test_subtitles():

@@ -56,6 +56,12 @@ MARKED = [
         {"marked as no text": 3},
     ),
     (".yaml", "de:\n  'a b': '«gut»'\n  ? [x y, z]\n  : \"«ja»\"\n", {}),
+    (".yaml", "a: &x «gut»\nb: &x «ja»\nc: *x\nd: &x [«so»]\ne: *x\n", {}),
+    (
+        ".yaml",
+        "a: &x # so\n  # ja\n\n  «gut»\nb: !!str # so\n  «ja» # so\nc: &y # so\n  |\n  «gut»\n",
+        {},
+    ),
     (".yaml", "- |+\n  «eins»\n\n    «zwei»\n\n- >-  # k\n  «drei»\n\n  «vier»\n", {}),
     (".yaml", "---\na: «gut»\n...\n---\n{b: «ja», c: [«so»]}\n", {}),
     # Properties: quotation marks of MessageFormat, continued lines.
@@ -253,7 +259,6 @@ def test_limits_of_yaml():
         f"a0: &a0 [ja]\n{deep}": "its aliases stand for more than 1,000,000 values",
         "[" * 200 + "]" * 200: "more than 100 lists or mappings are inside each other",
         "a: *b\n": "nothing is named by &b",
-        "a: &x ja\nb: &x so\n": "two values are named by &x",
     }.items():
         with pytest.raises(UserError, match=wanted):
             read_document(Path("a.yaml"), text.encode())

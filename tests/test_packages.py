@@ -5,6 +5,7 @@ import io
 import re
 import zipfile
 from collections import Counter
+from html import escape
 from itertools import product
 from pathlib import Path
 
@@ -322,6 +323,11 @@ def with_flag(data: bytes) -> bytes:
         (
             "a.odt",
             pack({"content.xml": "<a/>", "META-INF/manifest.xml": "<m:encryption-data/>"}),
+            "a password",
+        ),
+        (  # all files in one, as of LibreOffice 24.2
+            "a.odt",
+            pack({"encrypted-package": "x", "META-INF/manifest.xml": "<m:encryption-data/>"}),
             "a password",
         ),
         ("a.epub", PACKAGES[".docx"], "no EPUB: the archive has no META-INF/container.xml"),
@@ -654,10 +660,30 @@ def test_a_stated_encoding_that_would_not_be_written_is_refused():
         translated_bytes(".xhtml", text.encode())
 
 
-def test_a_header_that_excel_would_not_open_is_not_written():
+def test_a_header_that_excel_would_not_open_is_not_written(caplog):
     files = unmarked(EXCEL)
     data, _ = translated_bytes(".xlsx", pack(files), lambda text: text * 30)
     assert "&amp;P von hier&amp;R" in files_in(data)["xl/worksheets/sheet1.xml"]
+    assert "255" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("header", "translation", "wanted"),
+    [
+        ('&L&"Arial"&12Fünf Räder', "5 wheels", '&L&"Arial"&12 5 wheels'),
+        ("&C&12Fünf Räder&R&D", "ten wheels", "&C&12ten wheels&R&D"),
+        ("&K01+034Fünf Räder", "5 wheels", "&K01+034 5 wheels"),
+        ("&LRad und Weg", "P&L & more", "&LP&&L && more"),
+        ("Rad && Weg", "wheel & way", "wheel && way"),
+    ],
+)
+def test_the_codes_of_a_header_are_those_it_had(header, translation, wanted):
+    name = "xl/worksheets/sheet1.xml"
+    files = unmarked(EXCEL)
+    old = re.search("<oddHeader>(.*?)</oddHeader>", files[name])[1]
+    files[name] = files[name].replace(old, escape(header))
+    data, _ = translated_bytes(".xlsx", pack(files), lambda _: translation)
+    assert f"<oddHeader>{escape(wanted)}<" in files_in(data)[name].replace('"', "&quot;")
 
 
 def test_counts_notice_what_is_lost():

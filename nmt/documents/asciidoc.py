@@ -36,7 +36,12 @@ ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
 CODE_STYLE = re.compile(
     r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[(?:[%.][\w-]+)*,\s*\w+\]"
 )
-CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
+CELL_STYLE = r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?"
+# What is between cells; ! is, in a table inside of a cell, which is between lines such as !===.
+CELL = re.compile(
+    rf"(?P<nested>(?:^|(?<=\|))[ \t]*!={{3,}}[ \t]*\r?$)|{CELL_STYLE}(?:\||(?P<inner>!))",
+    re.MULTILINE,
+)
 # Behind the text of a macro, such as ,window=_blank
 NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 LINE_START = re.compile(
@@ -53,7 +58,7 @@ class AsciiDocReader(InlineReader):
         rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
         r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
         r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]"
-        rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|{PLACEHOLDER})"
+        rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|(?!__)(?:{PLACEHOLDER}))"
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
@@ -111,7 +116,7 @@ def pieces(text: str) -> Iterator[Piece]:
         elif TABLE.match(line.text):
             after = block_end(lines, index)
             begin = lines[index + 1].start if after > index + 1 else line.end
-            yield from cells(text, begin, lines[after - 1].start)
+            yield from cells(text, begin, lines[after - 1].start, line.text.startswith("!"))
             is_code = False
             is_header = False
 
@@ -206,11 +211,14 @@ def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iter
         yield read_text(text, start, end)
 
 
-def cells(text: str, start: int, end: int) -> Iterator[Piece]:
+def cells(text: str, start: int, end: int, is_inner: bool) -> Iterator[Piece]:
     """The cells of a table between its two lines; paragraphs in a cell are texts of their own."""
     edges = [start]
     for match in CELL.finditer(text, start, end):
-        edges += [match.start(), match.end()]
+        if match["nested"]:
+            is_inner = not is_inner
+        if is_inner or not match["inner"]:
+            edges += match.span()
     edges.append(end)
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         for match in re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*").finditer(text, first, last):

@@ -28,6 +28,7 @@ from nmt.documents.segment import (
     SegmentBuilder,
     check_encoding,
     left_if_letters,
+    segments,
     written,
 )
 
@@ -76,11 +77,14 @@ TEMPLATE = (
     r"\{\{(?:(?!\{\{).){0,500}?\}\}\}?|\{%(?:(?!\{%).){0,500}?%\}|\{#(?:(?!\{#).){0,2000}?#\}"
     r"|<%(?:(?!<%).){0,5000}?%>|<\?(?:php\b|=).*?(?:\?>|\Z)"
 )
+# A value of an attribute; a template in it may have such quotation marks, too. It never fails, so
+# that many of them take no time: one without an end goes on up to the end of the text.
+QUOTED = rf"""(?:"(?:{TEMPLATE}|[^"])*(?:"|\Z)|'(?:{TEMPLATE}|[^'])*(?:'|\Z))"""
 # What may stand in a tag: templates, values in quotation marks, which may have > in them, and all
 # else.
 TAG = (
     r"<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*|\d+(?=\s*/?>))"
-    rf"""(?P<rest>(?:{TEMPLATE}|[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
+    rf"""(?P<rest>(?:{TEMPLATE}|[^>=]|=\s*{QUOTED}|=(?!\s*["']))*)(?P<end>>)?"""
 )
 TOKEN = re.compile(
     rf"(?P<template>{TEMPLATE}|{CALL})"
@@ -95,8 +99,10 @@ TEMPLATES = re.compile(TEMPLATE, re.DOTALL | re.IGNORECASE)
 # What is no text for a reader: all but templates
 SHOWN = re.compile(rf"(?P<template>{TEMPLATE})|<!--.*?-->|{TAG}", re.DOTALL | re.IGNORECASE)
 STATEMENT_END = re.compile(r"\{%[-+~ ]*end(\w+)")
-ATTRIBUTE = re.compile(
-    r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?"""
+ATTRIBUTE = re.compile(  # or a template, which has no name
+    rf"""{TEMPLATE}|(?P<name>[^\s=/"'>]+)"""
+    rf"""(?:\s*=\s*(?P<value>{QUOTED}|(?:{TEMPLATE}|[^\s"'>])(?:{TEMPLATE}|[^\s>])*))?""",
+    re.DOTALL | re.IGNORECASE,
 )
 
 
@@ -163,7 +169,7 @@ def markup_tokens(text: str, match: re.Match[str], statements: Collection[str] =
     if match["mark"]:
         return [Token(Kind.POINT, start, stop, mark_parts(text, start, stop))]
     is_comment = raw.startswith("<!--")
-    if not raw.endswith(">"):
+    if not (match["end"] if match["name"] else raw.endswith(">")):
         tag = f"tag <{match['close'] or ''}{match['name'] or '!'}"
         raise Malformed(f"the {'comment' if is_comment else tag} has no end", start)
     if not match["comment"]:
@@ -233,6 +239,8 @@ def read_attributes(match: re.Match[str]) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     for attribute in ATTRIBUTE.finditer(match["rest"]):
+        if not attribute["name"]:
+            continue
         value = html.unescape(attribute["value"] or "").strip("\"' ").lower()
         values.setdefault(attribute["name"].lower(), value)
     return values
@@ -292,6 +300,8 @@ def arrange(
             scopes.pop()
         token = tokens[index]
         language = scopes[-1][1]
+        for attribute in segments(token.parts):
+            attribute.language = token.language or language
         after = min(ends.get(index, index + 1), stop)  # its element
         end = tokens[after - 1].end
         is_foreign = token.language not in ("", language) and after > index + 1

@@ -83,7 +83,7 @@ INLINE_PATTERN = (
     r"|(?P<ticks>`+)"
     r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
-    rf"|EXPRESSION{PLACEHOLDER}|{FORMULA})"
+    rf"|EXPRESSION(?!__)(?:{PLACEHOLDER})|{FORMULA})"  # __so__ is emphasis here
     r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
 )
 INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", ""), re.DOTALL)
@@ -97,7 +97,7 @@ HTML_TAG = re.compile(
 ROLE_TEXT = re.compile(r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))")
 CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]+(?<!`)\1(?!`)")
 NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
-BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
+BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<comment><!--)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
 LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
     r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
@@ -564,7 +564,7 @@ class InlineEnds:
 
     @cached_property
     def brackets(self) -> dict[int, int]:
-        """The place of a closing bracket by that of its opening one, outside code."""
+        """The place of a closing bracket by that of its opening one, outside code and comments."""
         ends = dict[int, int]()
         opened = list[int]()
         position = 0
@@ -572,6 +572,8 @@ class InlineEnds:
             position = match.end()
             if match["ticks"]:
                 position = self.code.get(match.start(), position)
+            elif match["comment"] and match.start() < self.last_comment:
+                position = self.text.index("-->", match.start()) + 3
             elif match["open"]:
                 opened.append(match.start())
             elif match["close"] and opened:
@@ -841,7 +843,7 @@ class InlineReader:
         except Malformed:  # a script, whose end is not in its tag
             token = Token(Kind.OPEN, 0, 0, [tag[0]], name, reason=AS_CODE)
         after = self.ends.elements.get(start, 0)
-        if token.reason and token.kind == Kind.OPEN and after:
+        if token.reason and token.kind == Kind.OPEN and 0 < after <= end:
             parts = [Left(self.text[start:after], token.reason)]
             self.builder.add(Kind.UNIT, parts, shown=shown_text(parts))
             return after

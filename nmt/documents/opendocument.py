@@ -56,11 +56,11 @@ DESCRIPTIONS = {"desc", "title"}
 
 def read_odf(data: bytes) -> Document:
     package = Package(data)
-    if "content.xml" not in package.files:
-        raise Malformed("this is no OpenDocument file: the archive has no content.xml")
     manifest = package.files.get("META-INF/manifest.xml", b"")
     if b"encryption-data" in manifest:
         raise Malformed(PROTECTED)
+    if "content.xml" not in package.files:
+        raise Malformed("this is no OpenDocument file: the archive has no content.xml")
     for name in package.named(MEMBERS):
         read_part(package, name, package.tree(name))
     package.leave_embedded(r".*\.(docx|xlsx|pptx|odt|ods|odp|bin)")

@@ -166,7 +166,9 @@ INLINE = re.compile(
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 # What begins a line of another speaker, or of a sound: a name in capitals, [, ( in capitals, a note
 SPEAKER = re.compile(r"[\[♪♫]|#\s|(?P<label>\(?[^\W\d_][^:()\r\n]{0,30}[:)])")
-SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
+QUOTES = r"[\"'”“’»«」』)\]]*$"
+SENTENCE_END = re.compile(rf"[.!?…。！？♪#\])]{QUOTES}")
+FULL_STOP = re.compile(rf"[.。]{QUOTES}")
 LONGEST_GAP = 3.0  # seconds between two lines of one sentence
 MOST_LINES = 12  # of one sentence
 
@@ -186,9 +188,12 @@ def read_subtitles(text: str) -> Iterator[Part]:
     Raises Malformed. A reader of our own, because translate-toolkit drops styles, comments and
     places of WebVTT. A sentence over several lines or cues is translated as one, then divided.
     """
+    lines = list(subtitle_lines(text))
+    stops = sum(bool(FULL_STOP.search(seen_text(text, line))) for line in lines)
+    has_stops = stops * MOST_LINES >= len(lines)
     groups: list[list[Line]] = []
-    for line in subtitle_lines(text):
-        if groups and joins(text, groups[-1], line):
+    for line in lines:
+        if groups and joins(text, groups[-1], line, has_stops):
             groups[-1].append(line)
         else:
             groups.append([line])
@@ -257,11 +262,16 @@ def seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> flo
     return 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
 
 
-def joins(text: str, group: Sequence[Line], line: Line) -> bool:
+def seen_text(text: str, line: Line) -> str:
+    return INLINE.sub("", text[line.start : line.end]).strip()
+
+
+def joins(text: str, group: Sequence[Line], line: Line, has_stops: bool) -> bool:
     """Whether a line goes on with the sentence of those before it.
 
     It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's
-    dash or name before it.
+    dash or name before it. Without `has_stops` it does not in another cue where words have no
+    spaces.
     """
     if len(group) == MOST_LINES:
         return False
@@ -271,8 +281,10 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
     is_same_cue = line.seen_from == last.seen_from
     if not is_same_cue and line.seen_from - last.seen_until > LONGEST_GAP:
         return False
-    before = INLINE.sub("", text[last.start : last.end]).strip()
-    after = INLINE.sub("", text[line.start : line.end]).strip()
+    before = seen_text(text, last)
+    after = seen_text(text, line)
+    if not is_same_cue and not has_stops and SPACELESS.match(before[-1:]):
+        return False
     return not SENTENCE_END.search(before) and not begins_speech(after)
 
 

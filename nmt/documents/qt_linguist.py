@@ -78,14 +78,14 @@ class Message:
         comment = self.element.child("translatorcomment")
         old = text_of(self.file.content(comment)) if comment else ""
         new = self.escape(with_doubts(old, self.unsure, self.faults))
+        element = f"<translatorcomment>{new}</translatorcomment>"
         if comment:
-            self.file.replace(comment.start, comment.end, new)
+            self.file.replace(comment.tag, element_end(self.file, comment), element)
         elif new:
             end = element_end(self.file, self.source)
-            element = f"{self.indentation()}<translatorcomment>{new}</translatorcomment>"
             # A translation that had no element yet is written at the same place.
-            _, translation = self.file.new.get(end, (end, b""))
-            self.file.replace(end, end, element + translation.decode())
+            translation = self.file.new.get((end, end), b"").decode()
+            self.file.replace(end, end, f"{self.indentation()}{element}{translation}")
 
 
 def element_end(file: XmlFile, element: Element) -> int:

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, AnyStr, NamedTuple
 
+from nmt.corpus.words import Span
 from nmt.data.text_filter import PATTERNS, has_words
 
 # characters of the private use area that stand for units
@@ -38,7 +39,7 @@ TEMPLATE = (
     rf"\{{\{{(?:(?!\{{\{{)(?s:.)){{0,500}}?\}}\}}\}}?|\{{%{WITHIN}%\}}|\{{#{WITHIN}#\}}"
     rf"|<%{WITHIN}%>|<\?{WITHIN}\?>|\*\|[^|\n]{{1,40}}\|\*"
 )
-CALL = r"\$\w+\((?:[^()]|\([^()]*\)){0,200}\)"
+CALL = r"\$(?!\d)\w+\((?:[^()]|\([^()]*\)){0,200}\)"
 SIGNED = (
     rf"@(?:\.\w+)?:(?:\({NAME}\)|{NAME})|{CALL}|\$[A-Za-z_]\w*\$"
     rf"|##{NAME}##|%%{NAME}%%|@@{NAME}@@|\+\+{NAME}(?:\+{NAME})*\+\+|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
@@ -236,7 +237,7 @@ class TextFile(Document):
         super().__init__([], lambda: (mark + spliced(self.text, self.new)).encode(encoding))
         self.text = text.removeprefix("\ufeff")
         mark = text[: len(text) - len(self.text)]
-        self.new: dict[int, tuple[int, str]] = {}
+        self.new: dict[Span, str] = {}
 
     def add(
         self, parts: list[Part], start: int, end: int, write: Callable[[str], str] = str
@@ -244,18 +245,17 @@ class TextFile(Document):
         """Add a field for what stands from `start` to `end`."""
 
         def save(text: str) -> None:
-            self.new[start] = end, write(text)
+            self.new[start, end] = write(text)
 
         self.fields.append(Field(parts, save))
 
 
-def spliced(old: AnyStr, new: dict[int, tuple[int, AnyStr]]) -> AnyStr:
-    """A text with other parts; `new`: where each ends, and the part, by where it begins."""
+def spliced(old: AnyStr, new: dict[Span, AnyStr]) -> AnyStr:
+    """A text with other parts in these places; an empty place is before others that begin there."""
     parts: list[AnyStr] = []
     position = 0
-    for start in sorted(new):
-        end, part = new[start]
-        parts += [old[position:start], part]
+    for start, end in sorted(new):
+        parts += [old[position:start], new[start, end]]
         position = end
     parts.append(old[position:])
     return old[:0].join(parts)

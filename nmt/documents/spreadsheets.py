@@ -5,13 +5,16 @@ A formula, a filter or a list of permitted values finds a cell by its text, and 
 table's column must equal the cell above it, or Excel repairs the file. Such texts stay.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from nmt.corpus.spreadsheets import unescape
 from nmt.documents.segment import Document, Field, Kind
-from nmt.documents.xml_files import Inline, Item, escape_text, local
+from nmt.documents.xml_files import Inline, Item, local
+
+log = logging.getLogger("nmt")
 
 # Why a text is not translated.
 RESULTS = "formula results"
@@ -23,10 +26,11 @@ LONG_HEADERS = "long headers"
 FORMULAS = set("f formula formula1 formula2 definedName calculatedColumnFormula".split())
 LONGEST_HEADER = 255  # characters of a page's header; Excel opens no file with a longer one
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
-# Codes in the header of a page: a new column, a font, a size, a colour; and what has a place in its
-# text.
+# Codes in the header of a page: a new column, a font, a size, a colour; what has a place in its
+# text; and & as text.
 HEADER_CODE = re.compile(
-    r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K[0-9A-Fa-f]{6}|(?P<unit>[PNDTGFAZ&])|[A-Za-z])'
+    r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K(?:[0-9A-Fa-f]{6}|\d\d[+-]\d{3})|(?P<unit>[PNDTGFAZ])'
+    r"|(?P<text>&)|[A-Za-z])"
 )
 RULE_ATTRIBUTES = ("promptTitle", "prompt", "errorTitle", "error")
 
@@ -84,28 +88,50 @@ class Workbook:
     @staticmethod
     def header_field(element: Any) -> Field:
         """The header or footer of a page; a translation too long for Excel is not written."""
+        inline = Inline()
 
         def save(new: Any) -> None:
-            text = "".join(new.itertext())
+            text = header_text(inline, new)
             if len(text) <= LONGEST_HEADER:
                 element.text = text
+            else:
+                log.warning(
+                    "The header of a page stays as it is, since Excel opens no file with one of "
+                    "more than %d characters; its translation is: %s",
+                    LONGEST_HEADER,
+                    text,
+                )
 
-        return Inline().make_field(list(header_items(element.text or "")), save)
+        return inline.make_field(list(header_items(element.text or "")), save)
 
 
 def header_items(text: str) -> Iterator[Item]:
     end = 0
     for match in HEADER_CODE.finditer(text):
         yield Item(Kind.TEXT, text=text[end : match.start()])
+        end = match.end()
+        if match["text"]:
+            yield Item(Kind.TEXT, text="&")
+            continue
         if match["column"]:
             kind = Kind.END
         elif match["unit"]:
             kind = Kind.UNIT
         else:
             kind = Kind.POINT
-        yield Item(kind, parts=[escape_text(match[0])])
-        end = match.end()
+        yield Item(kind, match[0])
     yield Item(Kind.TEXT, text=text[end:])
+
+
+def header_text(inline: Inline, new: Any) -> str:
+    """A translated header as Excel reads it: behind a size, a number begins with a space."""
+    text = (new.text or "").replace("&", "&&")
+    for child in new:
+        text += inline.thing(child)
+        after = (child.tail or "").replace("&", "&&")
+        is_number = after[:1].isdigit() and text[-1].isdigit()
+        text += f" {after}" if is_number else after
+    return text
 
 
 def quoted(formula: str) -> set[str]:

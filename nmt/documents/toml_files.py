@@ -1,6 +1,7 @@
 """TOML, by tomlkit: its comments, order and kinds of strings stay."""
 
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +14,8 @@ from nmt.documents.stores import import_library, message_parts
 
 
 def read_toml(data: bytes) -> Document:
-    tree = parse(data.decode())
+    tree = parse(data)
+    mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
 
     def save(parent: Any, key: Any, new: str) -> None:
         parent[key] = string_like(parent[key], new)
@@ -21,11 +23,12 @@ def read_toml(data: bytes) -> Document:
     fields = []
     for parent, key, text in texts(tree):
         fields.append(Field(message_parts(text), partial(save, parent, key)))
-    return Document(fields, lambda: import_library("tomlkit").dumps(tree).encode())
+    return Document(fields, lambda: mark + import_library("tomlkit").dumps(tree).encode())
 
 
-def parse(text: str) -> Any:
-    """The tree of tomlkit; raises Malformed."""
+def parse(data: bytes) -> Any:
+    """The tree of tomlkit, without a byte order mark; raises Malformed."""
+    text = data.removeprefix(BOM_UTF8).decode()
     tomlkit = import_library("tomlkit")
     check_brackets(text)
     try:
@@ -61,4 +64,4 @@ def string_like(old: Any, new: str) -> Any:
 
 
 def count_toml(data: bytes) -> Counter[str]:
-    return count_values(parse(data.decode()))
+    return count_values(parse(data))

@@ -174,13 +174,15 @@ def find_rows(
 ) -> list[Row]:
     """The segments to translate with their sentences; the others are counted.
 
-    A segment that the memory has is one sentence. A field shows what is similar in the memory.
+    A segment that the memory has is one sentence. A field shows what is similar in the memory. One
+    in another language has no sentences; there may be segments inside of it that have.
     """
     rows = list[Row]()
     for field in document.fields:
         for segment in segments(field.parts):
             if is_foreign(segment.language, language):
                 counts[FOREIGN] += 1
+                rows.append((segment, []))
                 continue
             if segment.text == language:  # "lang": "de" in a file of messages
                 counts[WITHOUT_WORDS] += 1
@@ -281,6 +283,9 @@ def translate_chunk(
         has_new_tags = any(inner.translation is not None for inner in segment.inner())
         if has_new_tags or any(sentence.is_changed for sentence in sentences):
             results = [sentence.result for sentence in sentences if sentence.result]
+            if not spans:
+                spans = [(0, len(segment.text))]
+                results = [as_it_is(segment.text)]
             set_translation(segment, spans, results, translator.names_unsure)
 
 
@@ -326,9 +331,14 @@ def without_words(sentence: Sentence, counts: Counter[str]) -> TranslatedSentenc
         return None
     if has_letters(sentence.text):
         counts[WITHOUT_WORDS] += 1
-    words = whole_words(sentence.text)
+    return as_it_is(sentence.text)
+
+
+def as_it_is(text: str) -> TranslatedSentence:
+    """A text as its own translation."""
+    words = whole_words(text)
     weights = WordWeights(words, words, np.eye(len(words)))
-    return TranslatedSentence(sentence.text, weights, [], faults=[])
+    return TranslatedSentence(text, weights, [], faults=[])
 
 
 def set_translation(

@@ -131,14 +131,17 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
         return
     segmented = unit.find("{*}seg-source")
     parts = segments_of(segmented) or [source]
-    if parts != [source]:
-        beside = segmented.xpath(OUTSIDE_SEGMENTS)
-        if any(map(str.strip, beside)):
-            document.leave(" ".join(beside), BESIDE)
-    sure: list[bool] = []  # of each part that was saved: whether it needs no review
     target_parts = segments_by_number(target)
+    is_whole = parts == [source] or not target_parts  # whether the target is a translation as one
+    if target is not None and is_whole and not retranslate:
+        if is_translated(unit, target, source, target):
+            leave_text(document, [source], TRANSLATED)
+            return
+    if parts != [source]:
+        leave_beside(document, segmented)
+    sure: list[bool] = []  # of each part that was saved: whether it needs no review
     for part in parts:
-        old = target if part is source else target_parts.get(part.get("mid"))
+        old = target_parts.get(part.get("mid"))
         if old is not None and not retranslate and is_translated(unit, target, part, old):
             leave_text(document, [part], TRANSLATED)
             continue
@@ -150,6 +153,8 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
             new_target = target_of(unit)
             number = part.get("mid")
             if part is not source:
+                if not segments_of(new_target):
+                    copy_segments(segmented, new_target)
                 if number not in target_parts:
                     target_parts.update(segments_by_number(new_target))
                 if number not in target_parts:
@@ -162,6 +167,13 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
         suggest = partial(add_match, unit, part)
         mark = partial(mark_state, unit, sure)
         document.fields.append(field._replace(suggest=suggest, mark=mark))
+
+
+def leave_beside(document: Document, segmented: Any) -> None:
+    """Count what is between the segments of a source."""
+    beside = segmented.xpath(OUTSIDE_SEGMENTS)
+    if any(map(str.strip, beside)):
+        document.leave(" ".join(beside), BESIDE)
 
 
 def keep_sources(parts: Sequence[Any], target_parts: dict[str | None, Any]) -> None:
@@ -362,7 +374,7 @@ def target_of(unit: Any) -> Any:
 
 
 def new_target(unit: Any) -> Any:
-    """An empty target behind the source of a unit, with the same segments."""
+    """An empty target behind the source of a unit."""
     source = unit.find("{*}source")
     segmented = unit.find("{*}seg-source")
     before = source if segmented is None else segmented
@@ -370,10 +382,13 @@ def new_target(unit: Any) -> Any:
     target.tail = before.tail
     before.tail = unit.text
     unit.insert(unit.index(before) + 1, target)
-    if segmented is not None:
-        target.text = segmented.text
-        target.extend(deepcopy(child) for child in segmented)
-        for segment in segments_of(target):
-            segment.text = None
-            segment[:] = []
     return target
+
+
+def copy_segments(segmented: Any, target: Any) -> None:
+    """Give a target the segments of a source without their texts, and nothing else."""
+    target.text = segmented.text
+    target[:] = [deepcopy(child) for child in segmented]
+    for segment in segments_of(target):
+        segment.text = None
+        segment[:] = []

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from xml.parsers import expat
 
+from nmt.corpus.words import Span
 from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
 from nmt.documents.segment import (
@@ -62,7 +63,7 @@ class XmlFile(Document):
         self.bytes = data
         self.elements: list[Element] = []
         self.entities: list[str] = []  # that it declares
-        self.new: dict[int, tuple[int, bytes]] = {}
+        self.new: dict[Span, bytes] = {}
 
     def content(self, element: Element) -> str:
         return self.bytes[element.start : element.end].decode()
@@ -77,7 +78,7 @@ class XmlFile(Document):
             self.leave(text, reason)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        self.new[start] = end, text.encode()
+        self.new[start, end] = text.encode()
 
     def escape(self, text: str, is_cdata: bool = False) -> str:
         """A text as it is written between tags; references to the file's own entities stay."""
@@ -85,7 +86,8 @@ class XmlFile(Document):
             return text.replace("]]>", "]]]]><![CDATA[>")
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
-        return text.replace("<", "&lt;").replace(">", "&gt;")
+        text = text.replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
+        return text.replace("\n", "\r\n") if b"\r\n" in self.bytes else text
 
 
 def parse(data: bytes) -> XmlFile:
@@ -131,14 +133,19 @@ def parse(data: bytes) -> XmlFile:
     return file
 
 
+def with_plain_ends(raw: str) -> str:
+    """The end of each line as readers of XML see it; a carriage return is there by reference."""
+    return re.sub(r"\r\n?", "\n", raw)
+
+
 def unescape(raw: str) -> str:
     """What is between tags as plain text."""
-    return ENTITY.sub(character_of, raw)
+    return ENTITY.sub(character_of, with_plain_ends(raw))
 
 
 def text_of(raw: str) -> str:
     """What is between tags as plain text, without comments and other tags inside."""
-    pieces = MARKUP.split(raw)  # every other one is the text of a CDATA
+    pieces = MARKUP.split(with_plain_ends(raw))  # every other one is the text of a CDATA
     pieces[::2] = map(unescape, pieces[::2])
     return "".join(piece or "" for piece in pieces)
 

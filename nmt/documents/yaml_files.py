@@ -19,12 +19,21 @@ from nmt.documents.stores import message_parts
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
 TEXT = "tag:yaml.org,2002:str"
-PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
+PROPERTIES = re.compile(r"(?:(?:[&!]\S*|#.*)\s+)*")  # an anchor, a tag, comments behind them
 SYMBOL = re.compile(r":[\w@$]\S*")  # of Ruby
 # What PyYAML takes for text and other readers of 1.1 or 1.2 do not.
 NO_TEXT = re.compile(r"[yYnN]|[-+]?[\d_]+(?:\.[\d_]*)?(?:[eE][-+]?\d+)?|0o[0-7]+")
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 ESCAPE = re.compile(r"\\[xuU][0-9a-fA-F]{2}")
+
+
+class RepeatedAnchors(yaml.SafeLoader):
+    """Reads two values with one name, as YAML permits; an alias is the last one before it."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if not self.check_event(yaml.AliasEvent):
+            self.anchors.pop(self.peek_event().anchor, None)
+        return super().compose_node(parent, index)
 
 
 def read_yaml(data: bytes) -> Document:
@@ -77,8 +86,14 @@ def scalars(text: str) -> Iterator[tuple[Any, bool]]:
 def compose(text: str) -> Iterator[Any]:
     """The nodes of each document; raises Malformed."""
     depth = 0
+    anchors = set[str]()
+    loader = LOADER
     try:
         for event in yaml.parse(text, LOADER):
+            anchor = getattr(event, "anchor", None)
+            if anchor and not isinstance(event, yaml.AliasEvent):
+                loader = RepeatedAnchors if anchor in anchors else loader
+                anchors.add(anchor)
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:  # libyaml would overflow its stack
@@ -86,14 +101,13 @@ def compose(text: str) -> Iterator[Any]:
                     f"more than {DEEPEST} lists or mappings are inside each other",
                     event.start_mark.index,
                 )
-        yield from yaml.compose_all(text, LOADER)
+        yield from yaml.compose_all(text, loader)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or error.context
         mark = error.problem_mark or error.context_mark
         if mark and isinstance(error, yaml.composer.ComposerError):
-            sign, name = re.findall(r"[&*]|[^\s,\]}]+", text[mark.index :])[:2]
-            what = "nothing is" if sign == "*" else "two values are"
-            raise Malformed(f"{what} named by &{name}", mark.index) from None
+            name = re.findall(r"[^\s,\]}*]+", text[mark.index :])[0]
+            raise Malformed(f"nothing is named by &{name}", mark.index) from None
         line = mark.line + 1 if mark else None
         raise Malformed(f"this is not YAML ({problem})", line=line) from None
     except yaml.YAMLError as error:
@@ -172,7 +186,7 @@ def indented(text: str) -> int:
 def count_yaml(data: bytes) -> Counter[str]:
     """Keys, values of each type and texts that are not blank, in the nodes that PyYAML composes."""
     counts = Counter[str]()
-    waiting = list(yaml.compose_all(data.decode("utf-8-sig"), LOADER))
+    waiting = list(compose(data.decode("utf-8-sig")))
     seen = set[int]()  # aliases are the same nodes once more
     while waiting:
         node = waiting.pop()
