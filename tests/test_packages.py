@@ -254,7 +254,7 @@ def test_libraries_open_the_results():
     book = openpyxl.load_workbook(io.BytesIO(translated_bytes(".xlsx", PACKAGES[".xlsx"])[0]))
     sheet = book["Erste Tabelle"]
     texts = [cell.value for cell in sheet["A"]]
-    assert texts == ["Ware", "DIE ÄPFEL\nVON HIER", "GANZ BESONDERS FRISCH", "ausverkauft"]
+    assert texts == ["Ware", "DIE ÄPFEL\nVON HIER", "GANZ BESONDERS FRISCH.", "ausverkauft"]
     assert [cell.value for cell in sheet["B"]][:2] == ["EIN PREIS", 1.5] and sheet.tables[
         "T"
     ].column_names == ["Ware"]

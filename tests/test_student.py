@@ -18,6 +18,8 @@ import nmt
 from nmt.commands import student as student_command
 from nmt.commands.student import Task, training_words
 from nmt.config.compose import compose_all
+from nmt.config.presets import learning_rate
+from nmt.corpus.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.runs import distillation
 from nmt.runs.distillation import (
@@ -173,7 +175,8 @@ def test_a_student_in_one_command(student, tmp_path):
     text = (corpus / "train.de").read_text("utf-8").splitlines()
     assert not Counter(sources) - Counter(text)
     assert targets == [each.text for each in teacher.translate(sources)]
-    assert small.config.data.train == [str(folder / "distilled"), str(corpus / "train")]
+    trained_on = Path(str(small.config.data.train))
+    assert trained_on == folder / "distilled"
 
     # Both are scored on the teacher's test set
     assert "| tiny " in answer.out and "| small " in answer.out
@@ -301,8 +304,12 @@ def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
     assert "| small " in answer.out and "keeps" not in answer.err
 
 
-def test_a_student_begins_with_weights_of_its_teacher(tmp_path, capfd):
-    """And with the teacher's tokenizer, unless another one is given."""
+def test_a_student_begins_with_weights_of_its_teacher(tmp_path, capfd, monkeypatch):
+    """And with the teacher's tokenizer, unless another one is given.
+
+    It learns the teacher's own pairs, and the teacher's translations of other text.
+    """
+    monkeypatch.setattr(distillation, "is_loop", lambda *_: False)  # of so bad a teacher
     write_pairs(tmp_path, "own", pairs(60))
     words = [word for word in SMALL if not word.startswith(("tokenizer", "train.average"))]
     words += folder_options(tmp_path)
@@ -320,15 +327,28 @@ def test_a_student_begins_with_weights_of_its_teacher(tmp_path, capfd):
         large.translator.tokenizers, small.translator.tokenizers, strict=True
     ):
         assert of_small.model == of_large.model
-    (folder,) = (tmp_path / "data").glob("distilled-*/")
-    config, start = pruned_teacher(large, small.config, folder)
-    assert config == small.config and start is not None
+    corpus = corpus_of(large)
+    assert small.config.data.train == str(corpus / "train") and small.config.optim.lr == 1e-9
+    assert not list((tmp_path / "data").glob("distilled-*")), "the teacher translates no text"
+    start = pruned_teacher(
+        large, small.config, read_pairs(corpus / "train.de", corpus / "train.en")
+    )
     weights = small.translator.model.state_dict()
     assert weights.keys() == start.weights.keys()
     for name, weight in weights.items():
         torch.testing.assert_close(weight, start.weights[name], rtol=0, atol=1e-6)
     again = run_command(capfd, "student", "large", *words, "name=small")
     assert again.code == 0 and again.out == answer.out
+
+    (tmp_path / "more.de").write_text("der Hund\ndie Katze\n", "utf-8")
+    more = ["--text", str(tmp_path / "more.de"), "name=more"]
+    more_words = [word for word in words if not word.startswith("optim")]
+    answer = run_command(capfd, "student", "large", *more_words, *more)
+    assert answer.code == 0, answer.err
+    trained_on = nmt.load("more", run_folder=tmp_path / "runs").config
+    (folder,) = (tmp_path / "data").glob("distilled-*/")
+    assert trained_on.data.train == [str(corpus / "train"), str(folder / "distilled")]
+    assert trained_on.optim.lr < learning_rate(8)
 
     given = ["name=other", "tokenizer.vocabulary_size=370"]
     answer = run_command(capfd, "student", "large", *words, *given)

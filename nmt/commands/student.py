@@ -1,6 +1,8 @@
 """nmt student: a small model that learns from the translations of a large one, in one command.
 
-1. The stage `distilled`: source text with the teacher's translations (nmt/runs/distillation.py).
+1. The stage `distilled`: source text with the teacher's translations (nmt/runs/distillation.py). A
+   student that begins with its teacher's weights has no need of translations of the text that the
+   teacher was trained on.
 2. The training of the student, as by `nmt train`.
 3. The comparison of both on the test sets, in runs/NAME/student.
 4. The exports.
@@ -35,7 +37,9 @@ from nmt.config.transformer import TransformerConfig
 from nmt.convert.formats import FORMATS
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import report_write_errors
+from nmt.corpus.parallel_text import read_pairs
 from nmt.errors import UserError, choose
+from nmt.models.pruning import can_prune
 from nmt.runs import pipeline
 from nmt.runs.comparison import compare_runs, write_report
 from nmt.runs.distillation import (
@@ -51,6 +55,7 @@ from nmt.runs.results import check_writable
 from nmt.runs.run import Run
 from nmt.runs.scoring import TestSet, corpus_of, corpus_set
 from nmt.runs.stages import parent_of
+from nmt.training.checkpoint import Parent
 
 log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn
@@ -70,21 +75,16 @@ class Task:
     target: str
     config: Config | None  # of the teacher; None: it is a program
     corpus: Path | None  # that it was trained on, if it is there
-    text: list[str]  # files of source sentences
+    text: list[str]  # further files of source sentences
 
 
 def run(options: argparse.Namespace) -> int:
     """Make the student, and print the comparison with its teacher as Markdown."""
     words = [word for word in options.overrides if "=" in word]
     names = [word for word in options.overrides if "=" not in word]
-    if len(names) > 1:
-        raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
-    if bool(names) == bool(options.command_line):
-        raise UserError("Give a run as the teacher, or --command 'PROGRAM'; one of them.")
+    check_options(options, names)
     check_words(words)
     given = dict(word.split("=", 1) for word in words)
-    for format in options.export:
-        choose("format", format, FORMATS)
 
     # What is known of the student before the work of the teacher, who is not in memory while the
     # student is trained
@@ -104,22 +104,31 @@ def run(options: argparse.Namespace) -> int:
         about = {"command": options.command_line}
         translate = partial(translate_by_command, options.command_line)
     student_words = training_words(task, words, given)
-    check_training([*student_words, train_word(task, given, Path(DISTILLED))], options.export)
+    planned = check_training([*student_words, train_word([DISTILLED], given)], options.export)
     if options.export:
         student_words.append(f"for={options.export[0]}")
+    is_pruned = teacher is not None and begins_pruned(teacher, planned, given)
 
-    # Distil
-    distilled = build_distilled_stage(source_text(task, words), about, translate, data_folder)
+    # Distil. A student with its teacher's weights learns more from the teacher's own pairs than
+    # from the teacher's translations of them.
+    prefixes = []  # of the text that the student learns
+    text = task.text
+    if task.corpus is not None and is_pruned:
+        prefixes.append(f"{task.corpus / 'train'}")
+    elif task.corpus is not None:
+        text = [str(set_files(task.corpus, "train", planned.data)[0]), *text]
+    if text:
+        data = source_text(task, text, words)
+        distilled = build_distilled_stage(data, about, translate, data_folder)
+        prefixes.append(f"{distilled / DISTILLED}")
     teacher = None
     del translate
 
     # Train
-    (config,) = compose([*student_words, train_word(task, given, distilled)])
+    (config,) = compose([*student_words, train_word(prefixes, given)])
     start = None
-    if names and not any(key.startswith("tokenizer") for key in given):
-        config, start = pruned_teacher(open_teacher(names[0], given), config, distilled)
-    if start and not {"optim", "optim.lr"} & given.keys():
-        config = replace(config, optim=replace(config.optim, lr=config.optim.lr * PRUNED_RATE))
+    if is_pruned:
+        config, start = pruned_start(open_teacher(names[0], given), config, prefixes[0], given)
     pipeline.train(config, start=start)
 
     # Compare, and export
@@ -133,10 +142,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def check_training(words: list[str], formats: list[str]) -> None:
-    """Raise UserError for wrong words, and where a format cannot hold the student.
+def check_options(options: argparse.Namespace, names: list[str]) -> None:
+    """Raise UserError for other than one teacher, and for an unknown format."""
+    if len(names) > 1:
+        raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
+    if bool(names) == bool(options.command_line):
+        raise UserError("Give a run as the teacher, or --command 'PROGRAM'; one of them.")
+    for format in options.export:
+        choose("format", format, FORMATS)
 
-    Its text need not be there yet.
+
+def check_training(words: list[str], formats: list[str]) -> Config:
+    """The configuration of the student; raises UserError.
+
+    Also where a format cannot hold it. Its text need not be there yet.
     """
     words = with_auto(with_imported(words))
     if formats:
@@ -146,6 +165,7 @@ def check_training(words: list[str], formats: list[str]) -> None:
     )
     for format in formats:
         check_format(config, format)
+    return config
 
 
 def open_teacher(name: str, given: dict[str, str]) -> Run:
@@ -157,6 +177,29 @@ def open_teacher(name: str, given: dict[str, str]) -> Run:
     return teacher.in_direction(source, target)
 
 
+def begins_pruned(teacher: Run, config: Config, given: dict[str, str]) -> bool:
+    """Whether a student of this configuration begins with weights of its teacher."""
+    has_own_tokenizer = any(key.startswith("tokenizer") for key in given)
+    is_multilingual = "direction" in teacher.provenance["decode"]  # whose sources have tags
+    if has_own_tokenizer or is_multilingual:
+        return False
+    return can_prune(teacher.config.model, config.model)
+
+
+def pruned_start(
+    teacher: Run, config: Config, prefix: str, given: dict[str, str]
+) -> tuple[Config, Parent]:
+    """What a student is trained with that begins with weights of its teacher, and the weights.
+
+    prefix: of text by which it is decided what of the teacher is kept.
+    """
+    pairs = read_pairs(*set_files(Path(prefix).parent, Path(prefix).name, config.data))
+    config = replace(config, tokenizer=teacher.config.tokenizer)
+    if not {"optim", "optim.lr"} & given.keys():
+        config = replace(config, optim=replace(config.optim, lr=config.optim.lr * PRUNED_RATE))
+    return config, pruned_teacher(teacher, config, pairs)
+
+
 def task_of(teacher: Run, text: list[str]) -> Task:
     """The task with a run as the teacher; raises UserError if there is no text."""
     config = teacher.config
@@ -164,9 +207,7 @@ def task_of(teacher: Run, text: list[str]) -> Task:
     corpus = None
     if "direction" not in teacher.provenance["decode"]:  # whose text has all directions
         corpus = corpus_of(teacher)
-    if corpus is not None:
-        text = [str(set_files(corpus, "train", data)[0]), *text]
-    if not text:
+    if corpus is None and not text:
         raise UserError(
             f"The text that {teacher.name} was trained on is not here; give --text FILE, text in "
             f"{data.source}."
@@ -183,12 +224,12 @@ def task_of_program(text: list[str], given: dict[str, str]) -> Task:
     return Task("command", source, target, None, None, text)
 
 
-def source_text(task: Task, words: list[str]) -> DataConfig:
-    """The configuration of the text that the teacher translates, with the data.KEY of `words`."""
+def source_text(task: Task, text: list[str], words: list[str]) -> DataConfig:
+    """The configuration of the files that the teacher translates, with the data.KEY of `words`."""
     given = [word for word in words if word.startswith("data.")]
     languages = [f"data.source={task.source}", f"data.target={task.target}"]
     (config,) = compose_all(["data=files", "data.train=text", *given, *languages], multirun=False)
-    return replace(config.data, mono=task.text)
+    return replace(config.data, mono=text)
 
 
 def training_words(task: Task, words: list[str], given: dict[str, str]) -> list[str]:
@@ -206,18 +247,13 @@ def training_words(task: Task, words: list[str], given: dict[str, str]) -> list[
     return [*words, "data=files"]
 
 
-def train_word(task: Task, given: dict[str, str], distilled: Path) -> str:
-    """The word for the student's text: distilled pairs, and the user's own pairs.
-
-    Where none are given, those that the teacher was trained on: a student of both translates better
-    (docs/design/benchmarks.md).
-    """
-    train = f"{distilled / DISTILLED}"
+def train_word(prefixes: list[str], given: dict[str, str]) -> str:
+    """The word for the student's text: pairs of the teacher, and the user's own pairs."""
     if "data.train" in given:
-        train = f"[{train},{given['data.train'].strip('[]')}]"
-    elif task.corpus is not None:
-        train = f"[{train},{task.corpus / 'train'}]"
-    return f"data.train={train}"
+        prefixes = [*prefixes, given["data.train"].strip("[]")]
+    if len(prefixes) == 1:
+        return f"data.train={prefixes[0]}"
+    return f"data.train=[{','.join(prefixes)}]"
 
 
 def set_words(task: Task) -> dict[str, Any]:

@@ -27,13 +27,13 @@ from nmt.corpus.checksums import cached_digests, read_json, write_json
 from nmt.corpus.corpus_folder import set_files
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.monolingual import find_files, read_sentences
-from nmt.corpus.parallel_text import LineWriter, read_pairs
+from nmt.corpus.parallel_text import LineWriter
 from nmt.corpus.split import SideSet
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.models.ensemble import Ensemble
-from nmt.models.pruning import can_prune, prune
+from nmt.models.pruning import prune
 from nmt.runs.run import Run
 from nmt.runs.stages import build_translated_stage
 from nmt.training.checkpoint import Parent, new_model
@@ -189,33 +189,26 @@ def digest(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def pruned_teacher(teacher: Run, config: Config, distilled: Path) -> tuple[Config, Parent | None]:
-    """The configuration of a student that begins with its teacher's weights, and these weights.
+def pruned_teacher(teacher: Run, config: Config, pairs: Iterable[tuple[str, str]]) -> Parent:
+    """The teacher with the weights of a student that is cut out of it.
 
-    The student gets the teacher's tokenizers. Where its model cannot be cut out of the teacher's,
-    the configuration stays, and there are no weights. `distilled`: the folder of its text.
+    config: of the student. The first PRUNING_PAIRS of the pairs decide what is kept.
     """
-    is_multilingual = "direction" in teacher.provenance["decode"]  # whose sources have tags
-    if is_multilingual or not can_prune(teacher.config.model, config.model):
-        log.info("The student begins with random weights; its teacher is of another kind.")
-        return config, None
-    config = replace(config, tokenizer=teacher.config.tokenizer)
     tokenizers = teacher.translator.tokenizers
     model: Any = teacher.translator.model
     if isinstance(model, Ensemble):
         model = model.models[0]
     student: Any = new_model(config, tokenizers).eval()
 
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        files = set_files(distilled, DISTILLED, config.data)
-        for source, target in islice(read_pairs(*files), PRUNING_PAIRS):
+    def encoded() -> Iterator[tuple[Tensor, Tensor]]:
+        for source, target in islice(pairs, PRUNING_PAIRS):
             source_ids = [*tokenizers.source.encode(source), EOS]
             target_ids = [BOS, *tokenizers.target.encode(target)]
             yield torch.tensor([source_ids]), torch.tensor([target_ids])
 
-    prune(model.cpu(), student, pairs())
+    prune(model.cpu(), student, encoded())
     log.info("The student begins with weights of its teacher, and has the teacher's tokenizer.")
     of_teacher = teacher.provenance["models"][0]
     provenance = {name: of_teacher[name] for name in ("checkpoint", "weights")}
     path = teacher.folder / "best.safetensors"
-    return config, Parent(path, config, tokenizers, student.state_dict(), "", provenance)
+    return Parent(path, config, tokenizers, student.state_dict(), "", provenance)

@@ -84,7 +84,8 @@ def existing_corpus(
     """The corpus that a run was trained on if it is still in its data_folder, otherwise None.
 
     data_folder: another one, in which it may be as well.
-    It is identified by the hash of its text: the files it was made from may have changed since. A
+    It is identified by the hash of its text: the files it was made from may have changed since. Of
+    several with the same text it is the oldest; a student's may be a copy of its teacher's. A
     folder with links or names that lead out of it is none: the checkpoint that points to it may be
     a stranger's.
     """
@@ -92,7 +93,7 @@ def existing_corpus(
     if data_folder is not None:
         folders.append(Path(data_folder))
     for folder in folders:
-        for path in sorted(folder.glob("corpus-*/")):
+        for path in sorted(folder.glob("corpus-*/"), key=lambda path: (path.stat().st_mtime, path)):
             try:
                 report = read_report(path)
                 is_same = {report["corpus_hash"]} == hashes
