@@ -1,8 +1,7 @@
 """nmt student: a small model that learns from the translations of a large one, in one command.
 
 1. The stage `distilled`: source text with the teacher's translations (nmt/runs/distillation.py). A
-   student that begins with its teacher's weights has no need of translations of the text that the
-   teacher was trained on.
+   student that begins with its teacher's weights needs them of further text alone.
 2. The training of the student, as by `nmt train`.
 3. The comparison of both on the test sets, in runs/NAME/student.
 4. The exports.
@@ -179,7 +178,8 @@ def open_teacher(name: str, given: dict[str, str]) -> Run:
 
 def begins_pruned(teacher: Run, config: Config, given: dict[str, str]) -> bool:
     """Whether a student of this configuration begins with weights of its teacher."""
-    has_own_tokenizer = any(key.startswith("tokenizer") for key in given)
+    # An experiment may have one, too
+    has_own_tokenizer = any(key.startswith(("tokenizer", "+experiment")) for key in given)
     is_multilingual = "direction" in teacher.provenance["decode"]  # whose sources have tags
     if has_own_tokenizer or is_multilingual:
         return False
