@@ -202,7 +202,7 @@ def test_a_student_in_one_command(student, tmp_path):
     ],
 )
 def test_what_a_student_is_trained_with(given, different):
-    """No label smoothing, a beam of 2, and otherwise what auto finds; what is given stays."""
+    """No label smoothing, greedy search, and otherwise what auto finds; what is given stays."""
     (teacher,) = compose_all(
         ["data=files", "data.source=de", "data.target=en", "data.train=text"]
         + ["model.hidden_size=256"],
@@ -211,7 +211,7 @@ def test_what_a_student_is_trained_with(given, different):
     task = Task("large", "de", "en", teacher, None, [])
     words = [f"{key}={value}" for key, value in given.items()]
     chosen = dict(word.split("=", 1) for word in training_words(task, words, given))
-    wanted: dict[str, str | None] = {"tokenizer": "auto", "decode.beam": "2"}
+    wanted: dict[str, str | None] = {"tokenizer": "auto", "decode.beam": "1"}
     wanted |= {"train.label_smoothing": "0", "model": "auto", **different}
     assert {key: chosen.get(key) for key in wanted} == wanted
 
