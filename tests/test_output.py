@@ -269,10 +269,10 @@ def test_an_export_that_has_no_place_is_found_before_the_model_is_loaded(
     assert name in message and "nothing" not in message
 
 
-@pytest.mark.parametrize("prefix", ["a", "./a", "../root/a"])
+@pytest.mark.parametrize("prefix", ["a", "./a", "../text/a"])
 def test_a_clean_text_does_not_replace_the_one_that_is_read(prefix, refused, tmp_path, monkeypatch):
-    (tmp_path / "root").mkdir()
-    monkeypatch.chdir(tmp_path / "root")
+    (tmp_path / "text").mkdir()
+    monkeypatch.chdir(tmp_path / "text")
     for name in ("a.de", "a.en"):
         Path(name).write_text("Ein Satz.\n", encoding="utf-8")
     words = ["data=files", "data.train=a", "data.source=de", "data.target=en"]

@@ -214,12 +214,12 @@ class Cut:
         of_heads = self.importance(old.output)[of_units].sum(1)  # [H]
         kept = of_units[of_heads.topk(new.heads).indices].flatten()
 
-        norms = [norm, memory_norm or norm, memory_norm or norm]
+        key_norm = memory_norm or norm
         weights = []
         biases = []
-        for part, norm in enumerate(norms):  # queries, keys, values
+        for part, read_norm in enumerate([norm, key_norm, key_norm]):  # queries, keys, values
             rows = part * old.size + kept
-            weight, bias = self.read(old.weight[rows], old.bias[rows], norm)
+            weight, bias = self.read(old.weight[rows], old.bias[rows], read_norm)
             weights.append(weight)
             biases.append(bias)
         new.weight.copy_(torch.cat(weights))
