@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import both_devices
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
@@ -69,6 +70,42 @@ def test_loss_and_gradients_are_pytorchs(
     expected_nll = torch.stack([-each.gather(1, tokens[:, None]) for each in predictions], 1)
     assert_close(nll, expected_nll.flatten().detach(), **tolerance)
     assert not nll.requires_grad
+
+
+@both_devices
+@pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
+def test_loss_on_every_device(monkeypatch, device, smoothing, bias):
+    """On a GPU loss and gradient of the logits are one compiled kernel, for several chunks."""
+    monkeypatch.setattr(loss, "COMPILED_ELEMENTS", 0)
+    monkeypatch.setitem(loss.CHUNK_TOKENS, "cuda", 3)
+    hidden, output, target = case(bias, torch.float32)
+    expected_loss, expected_nll = token_losses(hidden, output, target, places(target), smoothing)
+    expected = results(hidden, output, expected_loss)
+
+    hidden = hidden.detach().to(device).requires_grad_()
+    output = output.to(device)
+    target = target.to(device)
+    total, nll = token_losses(hidden, output, target, places(target), smoothing)
+    found = [each.cpu() for each in results(hidden, output, total)]
+    assert_close(found, expected, atol=1e-4, rtol=0)
+    assert_close(nll.cpu(), expected_nll, atol=1e-4, rtol=0)
+    assert not loss.given_up
+
+
+@pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
+def test_the_gradient_of_logits_is_pytorchs(smoothing, bias):
+    hidden, output, target = case(bias, torch.float64)
+    tokens = target.flatten()
+    logits = (hidden @ output.weight.T).flatten(0, 1).detach().requires_grad_()
+    biased = logits if output.bias is None else logits + output.bias
+    total = functional.cross_entropy(biased, tokens, label_smoothing=smoothing, reduction="sum")
+    [expected] = torch.autograd.grad(total, [logits])
+    gradient, log_normalizer, target_logits = loss.softmax_gradient(
+        logits.detach(), output.bias, tokens, smoothing
+    )
+    assert_close(gradient - smoothing / logits.size(1), expected, atol=1e-12, rtol=0)
+    nll = functional.cross_entropy(biased, tokens, reduction="none")
+    assert_close(log_normalizer - target_logits, nll, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -62,7 +62,7 @@ class RandomBatches:
     ) -> Iterator[tuple[Cursor, Batch]]:
         while True:
             batch = self.batch(cursor.position)
-            yield cursor, batch.pinned() if pinned else batch
+            yield cursor, batch.map(Tensor.pin_memory) if pinned else batch
             cursor = self.skip(cursor, 1)
 
     def skip(self, cursor: Cursor, count: int) -> Cursor:

@@ -49,7 +49,8 @@ class MultiHeadAttention(nn.Module):
         projected = padded_matmul(self.projection(first, last), inputs)
         batch, length, _ = projected.shape
         parts = projected.view(batch, length, last - first, self.heads, self.size // self.heads)
-        return parts.permute(2, 0, 3, 1, 4).unbind(0)  # [parts B H T K] → [B H T K] each
+        # Divided along axis 2, so that the backward pass writes the gradient in its own order once
+        return tuple(part.transpose(1, 2) for part in parts.unbind(2))  # [B T H K] → [B H T K]
 
     def projection(self, first: int, last: int) -> Projection:
         """The projection of `project` in one product: [… D] → [… (last − first)·D]."""

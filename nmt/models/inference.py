@@ -12,6 +12,7 @@ from nmt.attention.projection import LinearMap, Projection
 from nmt.attention.windows import Window
 from nmt.models.base import EncoderDecoder
 from nmt.models.cells import ContextGRU, GRUProjections, Projections, StackedRNNCell
+from nmt.models.layers import LayerNorm
 
 
 def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
@@ -43,6 +44,8 @@ def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None
             continue
         if isinstance(child, (nn.Linear, MultiHeadAttention, ContextGRU)):
             cast_parameters(child, dtype)
+        elif isinstance(child, LayerNorm) and child.weight.device.type == "cuda":
+            cast_parameters(child, dtype)  # on a CPU it keeps them in float32
         elif isinstance(child, StackedRNNCell) and child.feed_size:
             for layer in child.layers:
                 cast_parameters(layer, dtype)

@@ -6,7 +6,9 @@ heads, K head size.
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from nmt.attention.cpu import backward_in_one_thread, padded_matmul
 from nmt.attention.multi_head import MultiHeadAttention
@@ -19,11 +21,18 @@ from nmt.models.dropout import Dropout
 class LayerNorm(nn.LayerNorm):
     """Layer normalisation (Ba et al. 2016).
 
-    On a CPU its gradients have the same bits with any number of threads.
+    On a CPU its gradients have the same bits with any number of threads. On a GPU the result has
+    the dtype of the inputs. Autocast would convert the inputs to float32 and return float32, which
+    the next product converts back; the kernel computes mean and variance in float32 anyway.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return backward_in_one_thread(super().forward(inputs))
+        if inputs.device.type != "cuda":
+            return backward_in_one_thread(super().forward(inputs))
+        weight = self.weight.to(inputs.dtype)
+        bias = self.bias.to(inputs.dtype)
+        with torch.autocast("cuda", enabled=False):
+            return functional.layer_norm(inputs, self.normalized_shape, weight, bias, self.eps)
 
 
 class FeedForward(nn.Sequential):
@@ -67,13 +76,9 @@ class Residual(nn.Module):
         return self.norm(inputs) if self.is_pre_norm else inputs
 
     def add(self, inputs: Tensor, output: Tensor) -> Tensor:
-        """inputs x and output of f [B T D] → x + dropout(f) [B T D], normalised with post-norm.
-
-        The result has the dtype of x. Under autocast on CUDA a norm returns float32, and all later
-        sums would be in float32 too.
-        """
+        """inputs x and output of f [B T D] → x + dropout(f) [B T D], normalised with post-norm."""
         total = self.dropout(output, residual=inputs)
-        return total if self.is_pre_norm else self.norm(total).to(inputs.dtype)
+        return total if self.is_pre_norm else self.norm(total)
 
 
 class EncoderLayer(nn.Module):

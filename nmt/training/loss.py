@@ -4,8 +4,10 @@ B batch, T target length, S source length, N tokens, C tokens of a chunk, D mode
 V vocabulary, J pieces of a sampled softmax.
 """
 
+import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +16,19 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from nmt.attention.cpu import pad_rows
+from nmt.attention.flex import first_lines
 from nmt.attention.projection import to_autocast
 from nmt.models.base import DecoderOutput, EncoderDecoder
+
+log = logging.getLogger("nmt")
 
 CHUNK_TOKENS = {"cpu": 256, "cuda": 4096}  # whose logits exist at the same time
 DIVERGENCE_TOKENS = 64  # whose two distributions exist at the same time
 # Numbers of d loss / d logits that exist at the same time, if that is more than one chunk
 GRADIENT_ELEMENTS = 2**23
+# Logits of a chunk from which on its loss is compiled on a GPU; for fewer it is not worth seconds
+COMPILED_ELEMENTS = 2**25
+given_up = False  # whether the loss could not be compiled in this process
 
 
 def training_loss(
@@ -207,9 +215,25 @@ class LinearCrossEntropy(Function):
             if needs_gradient:
                 gradients = uniform_gradients(hidden, weight, bias, mean_weight, smoothing, needed)
 
+            # On a GPU memory traffic decides, so each chunk's loss and gradient are one kernel
+            chunk = CHUNK_TOKENS.get(device_type, 4096)
+            if needs_gradient and device_type == "cuda" and not divergence:
+                for rows in slices(0, tokens, chunk):
+                    logits = functional.linear(hidden_low[rows], weight_low)  # [C V]
+                    logit_gradients, log_normalizer, target_logits = fused_softmax_gradient(
+                        logits, bias, target[rows], smoothing
+                    )
+                    nll[rows] = log_normalizer - target_logits
+                    loss += smoothed_loss(
+                        log_normalizer, target_logits, mean_logits[rows], smoothing
+                    )
+                    add_gradients(logit_gradients, hidden_low[rows], weight_low, gradients, rows)
+                ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
+                ctx.mark_non_differentiable(nll)
+                return loss, nll
+
             # A group: the chunks whose gradients are multiplied at once. Logits are overwritten by
             # their gradients, or have a buffer of their own if the number formats differ
-            chunk = CHUNK_TOKENS.get(device_type, 4096)
             chunks_of_group = max(1, GRADIENT_ELEMENTS // (chunk * vocabulary))
             in_place = needs_gradient and low == full
             buffer_rows = 0 if in_place else min(chunk, len(hidden_low))
@@ -316,12 +340,58 @@ def add_loss_(
 
     # log Σ exp(logits) [C], by the largest probability, which cannot underflow
     log_normalizer = largest - logits.amax(1).log()
-    smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
-    loss += smoothed.sum()
+    loss += smoothed_loss(log_normalizer, target_logits, mean_logits, smoothing)
     if divergence:
         log_ratio -= (log_normalizer[::2] - log_normalizer[1::2])[:, None]
         loss += add_divergence_(logits, log_ratio, divergence)
     return log_normalizer - target_logits
+
+
+def smoothed_loss(
+    log_normalizer: Tensor, target_logits: Tensor, mean_logits: Tensor, smoothing: float
+) -> Tensor:
+    """Σ_n (1 − ε) (−log p_n[target_n]) + ε mean_v (−log p_n[v]), all three [C]."""
+    smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
+    return smoothed.sum()
+
+
+def softmax_gradient(
+    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """logits [C V], bias [V], target [C] → softmax − (1 − ε) onehot [C V] and two numbers a token.
+
+    These are log Σ exp(logits) and the target's logit [C], in float32 at least; the gradient has
+    the dtype of the logits.
+    """
+    full = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        full = full + bias
+    target_logits = full.gather(1, target[:, None]).squeeze(1)
+    log_normalizer = full.logsumexp(1)
+    softmax = (full - log_normalizer[:, None]).exp()
+    is_target = torch.arange(full.size(1), device=full.device) == target[:, None]
+    gradient = torch.where(is_target, softmax - (1 - smoothing), softmax)
+    return gradient.to(logits.dtype), log_normalizer, target_logits
+
+
+def fused_softmax_gradient(
+    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`softmax_gradient`, compiled if the logits are many; as it is if that fails."""
+    global given_up
+    if logits.numel() >= COMPILED_ELEMENTS and not given_up:
+        try:
+            return compiled_softmax_gradient()(logits, bias, target, smoothing)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            given_up = True
+            log.warning("The loss cannot be compiled (%s); it is slower.", first_lines(error))
+    return softmax_gradient(logits, bias, target, smoothing)
+
+
+@cache
+def compiled_softmax_gradient() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """`softmax_gradient` in one kernel, for any number of tokens; the first call takes seconds."""
+    return torch.compile(softmax_gradient, dynamic=True, fullgraph=True)
 
 
 def add_divergence_(softmax: Tensor, log_ratio: Tensor, divergence: float) -> Tensor:
