@@ -22,6 +22,7 @@ from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS, PAD
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
+from nmt.training import state as state_module
 from nmt.training.distributed import OrderedSum, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
@@ -202,7 +203,7 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
         batches = [step.batches.batch(number) for number in range(2)]
         if given_up:
             numbers = torch.full([2], math.nan)
-            step.pending = PendingUpdate(numbers, math.inf, 1, 0.0, Cursor(0, 0, 0))
+            step.pending = PendingUpdate(numbers, math.inf, 1.0, 1, 0.0, Cursor(0, 0, 0))
             step.state.skipped = [0] * MAX_SKIPPED
             with pytest.raises(TrainingDiverged):
                 step.update()
@@ -359,6 +360,57 @@ def test_an_invalid_update_changes_nothing(device, optimizer):
     step.update()
     step.settle()
     assert not any(map(torch.equal, before, step.model.state_dict().values()))
+
+
+@both_devices
+def test_float16_learns_as_float32_does(device):
+    """Gradients of a scaled loss are divided by its scale again, with any number of tokens."""
+    steps = []
+    for dtype in (torch.float32, torch.float16):
+        step = make_step(*WITHOUT_DROPOUT, f"device={device}", dtype=dtype)
+        for _ in range(3):
+            step.update()
+        step.settle()
+        steps.append(step)
+    full, half = steps
+    assert half.state.loss_scale == 2**16 and full.state.loss_scale == 0
+    assert half.state.loss_mean == pytest.approx(full.state.loss_mean, rel=1e-3)
+    assert half.metrics.gradient_norm == pytest.approx(full.metrics.gradient_norm, rel=0.01)
+
+
+@both_devices
+def test_gradients_that_overflow_float16_lower_the_scale(device, monkeypatch):
+    """Their updates are skipped, but are no fault of the training; later the scale grows again."""
+    monkeypatch.setattr(state_module, "UPDATES_OF_SCALE", 5)
+    step = make_step(*WITHOUT_DROPOUT, f"device={device}", dtype=torch.float16)
+    largest = 2**14
+
+    def overflow(gradient: Tensor) -> Tensor:
+        return gradient * (math.inf if step.state.loss_scale > largest else 1)
+
+    step.model.output.weight.register_hook(overflow)
+    before = step.model.output.weight.clone()
+    step.update()
+    step.settle()
+    assert torch.equal(before, step.model.output.weight)
+    while step.state.loss_scale > largest:
+        step.update()
+    step.settle()
+    assert step.state.step <= 4 and step.state.loss_scale == largest and not step.state.skipped
+    largest *= 2
+    for _ in range(7):
+        step.update()
+    step.settle()
+    assert step.state.loss_scale == largest and not step.state.skipped
+    assert not torch.equal(before, step.model.output.weight)
+
+
+def test_a_scale_that_is_too_small_is_a_fault():
+    step = make_step(*WITHOUT_DROPOUT, dtype=torch.float16)
+    step.state.loss_scale = 1.0
+    step.model.output.weight.register_hook(lambda gradient: gradient * math.inf)
+    step.update()
+    assert step.state.skipped == [1]
 
 
 # --------------------------------------------------------------------------------------------------

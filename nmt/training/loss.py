@@ -481,6 +481,9 @@ def add_gradients(
     hidden_gradient[real] += (logit_gradients @ weight)[: real.stop - real.start]
     if weight_gradient is not None and logit_gradients.dtype == weight_gradient.dtype:
         weight_gradient.addmm_(logit_gradients.t(), hidden)
+    elif weight_gradient is not None and logit_gradients.device.type == "cuda":
+        # A sum over many tokens may be too large for float16
+        weight_gradient += torch.mm(logit_gradients.t(), hidden, out_dtype=weight_gradient.dtype)
     elif weight_gradient is not None:
         weight_gradient += logit_gradients.t() @ hidden
     if bias_gradient is not None:

@@ -5,6 +5,8 @@ import torch
 from nmt.attention.cpu import bf16_is_faster, has_bf16_units
 from nmt.errors import UserError, choose
 
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
 
 def select_device(name: str) -> torch.device:
     """The device of this name, made ready; `auto` is cuda where there is one, else the CPU.
@@ -37,19 +39,25 @@ def select_device_or_auto(name: str) -> torch.device:
 
 
 def select_precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where its products are faster, else fp32.
+    """`auto` is bf16 where its products are faster, else fp16 on a GPU with units for it, else fp32.
 
-    On CUDA that is from compute capability 8.0 on; a CPU with units for bf16 is timed.
+    On CUDA bf16 is faster from compute capability 8.0 on, and units for fp16 are there from 7.0 on
+    (V100, T4). A CPU with units for bf16 is timed. fp16 is for GPUs; elsewhere it means fp32.
     """
     if name != "auto":
-        return choose("precision", name, {"bf16": torch.bfloat16, "fp32": torch.float32})
+        dtype = choose("precision", name, DTYPES)
+        return torch.float32 if name == "fp16" and device.type != "cuda" else dtype
     if device.type == "cuda":
-        faster = torch.cuda.get_device_capability(device) >= (8, 0)
-    else:
-        faster = device.type == "cpu" and has_bf16_units() and bf16_is_faster()
-    return torch.bfloat16 if faster else torch.float32
+        capability = torch.cuda.get_device_capability(device)
+        if capability >= (8, 0):
+            return torch.bfloat16
+        return torch.float16 if capability >= (7, 0) else torch.float32
+    is_faster = device.type == "cpu" and has_bf16_units() and bf16_is_faster()
+    return torch.bfloat16 if is_faster else torch.float32
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
-    """A context in which matrix products are in bf16 if `dtype` is; parameters stay float32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
+    """A context in which matrix products are in `dtype`; parameters stay float32."""
+    if dtype == torch.float32:
+        return torch.autocast(device.type, enabled=False)
+    return torch.autocast(device.type, dtype=dtype)

@@ -21,6 +21,8 @@ MAX_DEVIATIONS = 10.0
 # MAX_SKIPPED updates among WINDOW may be skipped
 MAX_SKIPPED = 5
 WINDOW = 100
+FIRST_LOSS_SCALE = 2.0**16
+UPDATES_OF_SCALE = 2000  # without an overflow, after which the scale is doubled
 
 
 class TrainingDiverged(Exception):
@@ -65,7 +67,9 @@ class TrainState:
     device: str = "cpu"  # where it was last trained: cpu or cuda
     batches_per_update: int = 1  # of all processes
     batch_tokens: int = 0  # padded positions of a batch; 0: not decided yet
-    precision: str = ""  # bf16 or fp32, as decided for precision=auto; empty: not decided yet
+    precision: str = ""  # bf16, fp16 or fp32, as decided for precision=auto; empty: not yet
+    loss_scale: float = 0.0  # the factor of the loss in fp16 (`record_overflow`); 0: none
+    scaled_step: int = 0  # the update after which it got its present value
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @classmethod
@@ -118,12 +122,38 @@ class TrainState:
         return min(limit, self.loss_mean + rise)
 
     def record_loss(self, loss: float) -> None:
-        """Bring the running mean and variance of the losses up to date."""
+        """Bring the running mean and variance of the losses up to date, and the factor of fp16."""
         if not self.tokens:  # the first loss
             self.loss_mean = loss
+        if self.loss_scale and self.step - self.scaled_step >= UPDATES_OF_SCALE:
+            self.loss_scale *= 2
+            self.scaled_step = self.step
         change = loss - self.loss_mean
         self.loss_mean += (1 - DECAY) * change
         self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)
+
+    def begin_loss_scaling(self) -> None:
+        """Scale the loss from the next update on, if it is not scaled yet."""
+        if not self.loss_scale:
+            self.loss_scale = FIRST_LOSS_SCALE
+            self.scaled_step = self.step
+
+    def record_overflow(self, loss_scale: float) -> None:
+        """Note that update `step`, with its loss times `loss_scale`, overflowed and was skipped.
+
+        Small gradients would be 0 in float16, so the loss is multiplied by a factor, and the
+        gradients are divided by it. The factor is halved if they overflow, and doubled after
+        UPDATES_OF_SCALE updates in which they did not (Micikevicius et al. 2018 §3.2).
+        """
+        if loss_scale == self.loss_scale:  # not halved since this update was queued
+            self.loss_scale /= 2
+            self.scaled_step = self.step
+        log.info(
+            "Update %d is skipped: its gradients are too large for float16. The loss is multiplied "
+            "by %g from now on.",
+            self.step,
+            self.loss_scale,
+        )
 
     def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
         """Note that update `step`, with this batch, was skipped.

@@ -82,11 +82,18 @@ class PendingUpdate:
     """The numbers of an update, copied to the host while the device works on the next one."""
 
     def __init__(
-        self, numbers: Tensor, limit: float, tokens: int, padding: float, last: Cursor
+        self,
+        numbers: Tensor,
+        limit: float,
+        loss_scale: float,
+        tokens: int,
+        padding: float,
+        last: Cursor,
     ) -> None:
         self.numbers = numbers  # summed −log p of each micro-batch, then the gradient norm [M + 1]
         self.copied = None  # the event of the end of the copy, on a GPU
         self.limit = limit  # the largest loss of a valid update
+        self.loss_scale = loss_scale  # the factor of the loss; 1: not scaled
         self.tokens = tokens  # of all M micro-batches
         self.padding = padding
         self.last = last  # the place of the last micro-batch of this process
@@ -133,6 +140,10 @@ class TrainStep:
         self.world = world
         self.rehearsal = rehearsal
         self.device = next(model.parameters()).device
+        if dtype == torch.float16:
+            state.begin_loss_scaling()
+        else:
+            state.loss_scale = 0.0
         # On a GPU operations are queued; to read a number is to wait for all of them
         self.runs_ahead = self.device.type == "cuda"
         # Validation and search use the model itself, which has the same weights
@@ -180,9 +191,10 @@ class TrainStep:
         tokens = sum(int(row[0]) for row in world.gather([own_tokens]))
         self.positions = sum(batch.source.numel() + batch.output.numel() for batch in batches)
         model.begin_update(len(batches) * world.size)
+        loss_scale = state.loss_scale or 1.0
 
         # Forward, loss, backward in this process; then the numbers of the update before
-        own_nll = self.add_gradients(batches, tokens)  # M / N scalars
+        own_nll = self.add_gradients(batches, tokens / loss_scale)  # M / N scalars
         try:
             self.settle()
         except TrainingDiverged:
@@ -196,6 +208,10 @@ class TrainStep:
             self.gradient_sum.finish()
         elif world.size > 1:
             all_reduce(model.parameters())
+
+        if loss_scale != 1:
+            with_gradient = [each for each in model.parameters() if each.grad is not None]
+            torch._foreach_mul_([each.grad for each in with_gradient], 1 / loss_scale)
 
         # Clip
         clip_norm = self.config.optim.clip_norm or math.inf
@@ -225,16 +241,18 @@ class TrainStep:
 
         # Numbers of the curves: of this update on a CPU, of the one before on a GPU
         numbers = torch.stack([*nll, norm.to(nll[0])])
-        self.pending = PendingUpdate(numbers, limit, tokens, sum(padding) / len(padding), last)
+        mean_padding = sum(padding) / len(padding)
+        self.pending = PendingUpdate(numbers, limit, loss_scale, tokens, mean_padding, last)
         if not self.runs_ahead:
             self.settle()
         return {"loss": self.loss, "lr": lr}
 
-    def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
+    def add_gradients(self, batches: list[Batch], divisor: float) -> list[Tensor]:
         """Compute the gradients of these micro-batches; returns the summed −log p of each.
 
-        `tokens` is the number of target tokens of the whole update. The gradients stay in the
-        parameters, added up, or go to `gradient_sum` if there is one.
+        `divisor` of the loss is the number of target tokens of the whole update, divided by the
+        scale of the loss. The gradients stay in the parameters, added up, or go to `gradient_sum`
+        if there is one.
 
         If a batch does not fit into the memory, batches are computed in halves, then quarters, and
         so on, now and from then on. If torch.compile or FlexAttention fails, the training goes on
@@ -244,7 +262,7 @@ class TrainStep:
         while True:
             try:
                 return [
-                    self.backward(number, batch, tokens) for number, batch in enumerate(batches)
+                    self.backward(number, batch, divisor) for number, batch in enumerate(batches)
                 ]
             except torch.OutOfMemoryError:
                 most_sentences = max(len(batch.source) for batch in batches)
@@ -276,8 +294,8 @@ class TrainStep:
         if self.gradient_sum is not None:
             self.gradient_sum.discard()
 
-    def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
-        """Add the gradients of loss / `tokens` of a micro-batch; returns its −log p, summed.
+    def backward(self, number: int, batch: Batch, divisor: float) -> Tensor:
+        """Add the gradients of loss / `divisor` of a micro-batch; returns its −log p, summed.
 
         It is this process's micro-batch `number` of the update.
         """
@@ -328,7 +346,7 @@ class TrainStep:
                     generator = np.random.default_rng(seeds)
                     divergence = self.rehearsal.loss(self.model, generator, positions)
                     loss = loss + train.rehearsal * batch.tokens * divergence
-            (loss / tokens).backward()
+            (loss / divisor).backward()
             nll.append(part_nll.detach().double())
 
         # A parameter that these sentences do not reach gets the gradient 0, which it would have
@@ -377,6 +395,10 @@ class TrainStep:
         self.loss = loss
         # As on the device, in `update`
         is_valid = loss <= pending.limit and math.isfinite(loss) and math.isfinite(norm)
+        is_overflow = math.isfinite(loss) and not math.isfinite(norm) and pending.loss_scale > 1
+        if is_overflow:
+            self.state.record_overflow(pending.loss_scale)
+            return
         if not is_valid:
             batch = self.batches.describe_batch(*pending.last)
             self.state.record_skip(loss, norm, pending.limit, batch)

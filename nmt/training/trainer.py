@@ -34,7 +34,7 @@ from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.freezing import copy_sharing_frozen, freeze
 from nmt.training.optimizers import make_optimizer, trained_parameters
-from nmt.training.precision import autocast, select_device, select_precision
+from nmt.training.precision import DTYPES, autocast, select_device, select_precision
 from nmt.training.profiling import profiled
 from nmt.training.rehearsal import Rehearsal
 from nmt.training.schedule import (
@@ -174,7 +174,7 @@ def build_trainer(
     elif options.max_minutes is None:
         state.validate_every = VALIDATE_EVERY
     state.best = world.broadcast(state.best)  # process 0 may have lost it
-    state.precision = "bf16" if dtype == torch.bfloat16 else "fp32"
+    state.precision = next(name for name, each in DTYPES.items() if each == dtype)
     state.batch_tokens = batch_tokens
     state.device = device.type
     state.batches_per_update = options.accumulate * world.size
