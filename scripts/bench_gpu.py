@@ -196,7 +196,7 @@ def new_step(words: list[str], batch_tokens: int, options: argparse.Namespace) -
     """Updates of a new model; those that do not fit raise torch.OutOfMemoryError."""
     config = configuration([*words, f"train.batch_tokens={batch_tokens}"], options.device)
     step = train_step_on_random_ids(config, options.vocabulary, options.pairs)
-    step.batches.plan(0)  # of the whole corpus: no part of collating a batch
+    step.batches.plan(0, 0)  # of the whole corpus: no part of collating a batch
 
     def none_in_halves(batches: list[Batch], tokens: int) -> list[torch.Tensor]:
         return [step.backward(number, batch, tokens) for number, batch in enumerate(batches)]

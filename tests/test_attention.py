@@ -6,7 +6,7 @@ import torch
 from tensors import EXACT, unit
 from torch.testing import assert_close
 
-from nmt.attention.kernels import attend, scaled_dot_product
+from nmt.attention.kernels import additive_mask, attend, scaled_dot_product
 from nmt.attention.scores import make_score
 from nmt.attention.windows import make_window
 from nmt.errors import UserError
@@ -68,6 +68,11 @@ def test_both_kernels_equal_the_oracle(causal, masked, cached, rows):
     fused, nothing = scaled_dot_product(query, key, value, mask, causal)
     explicit, weights = scaled_dot_product(query, key, value, mask, causal, weights=True)
     assert nothing is None
+    if masked and not causal:
+        added = additive_mask(mask, query.dtype)
+        assert_close(scaled_dot_product(query, key, value, added)[0], fused, **EXACT)
+        contexts, added_weights = scaled_dot_product(query, key, value, added, weights=True)
+        assert_close((contexts, added_weights), (explicit, weights), **EXACT)
     for row in range(2):
         for head in range(3):
             sides = [side[row, head].numpy() for side in (query, key, value)]

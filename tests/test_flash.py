@@ -1,4 +1,7 @@
-"""The fused kernel is used in every layer; that it changes nothing is a law of test_models.py."""
+"""The fused kernel is used in every layer; that it changes nothing is a law of test_models.py.
+
+On a GPU every model computes what it computes on a CPU.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from nmt.attention.kernels import SHORT
 from nmt.data.tokenizer import PAD
+from nmt.decode.beam_search import search
 from nmt.models.build import build
 from nmt.training.precision import autocast, select_device
 
@@ -38,3 +42,28 @@ def test_training_uses_fused_attention_in_every_layer(device, length):
     calls = Counter(event.name for event in profiled.events())
     fused = CPU if device == "cpu" else CUDA[length]
     assert calls[fused] == config.encoder_layers + 2 * config.decoder_layers
+
+
+@both_devices
+def test_every_device_computes_the_same(name, device):
+    """Outputs, gradients and beam search over padded sources, in float32."""
+    torch.manual_seed(0)
+    model = build(small_config(name, ()), VOCABULARY, VOCABULARY, True).eval()
+    source, target = torch.randint(PAD + 1, VOCABULARY, (2, 3, 9))
+    mask = torch.arange(9) < torch.tensor([[9], [4], [6]])
+
+    def results(device: str) -> tuple[torch.Tensor, torch.Tensor, list[list[int]]]:
+        model.to(select_device(device))
+        inputs = [each.to(device) for each in (source, mask, target)]
+        model.zero_grad()
+        hidden = model(*inputs).hidden
+        hidden.square().sum().backward()
+        gradient = torch.cat(
+            [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+        )
+        limit = torch.full([3], 8)
+        found = search(model, *inputs[:2], beam=3, alpha=1.0, limit=limit)
+        return hidden.detach().cpu(), gradient.cpu(), [best.ids for best, *_ in found]
+
+    expected = results("cpu")
+    torch.testing.assert_close(results(device), expected, atol=1e-3, rtol=1e-3)

@@ -1,6 +1,7 @@
 """Attention in two ways: an explicit one, which returns its weights, and a fused one, for speed.
 
-A mask is boolean, True = may be attended to, and None when it would hide nothing.
+A mask is boolean, True = may be attended to, and None when it would hide nothing. On a GPU that of
+cross-attention is added to the scores instead (`additive_mask`).
 
 B batch, H heads, S source length, T target length, K head size, M memory size.
 """
@@ -15,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from nmt.attention.cpu import backward_in_one_thread, prefers_explicit_attention
 
 SHORT = 128  # pieces of a sentence; see `kernel_choice`
+MASK_ALIGNMENT = 16  # numbers; see `additive_mask`
 
 
 def attend(
@@ -30,8 +32,10 @@ def attend(
     scores. The softmax runs in float32 at least. Every row of the mask must allow at least one
     position. The weights that are returned are those before dropout, whose rows still sum to 1.
     """
-    if mask is not None:
+    if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
     full = torch.promote_types(scores.dtype, torch.float32)
     weights = backward_in_one_thread(scores.softmax(-1, dtype=full))
     if prior is not None:
@@ -104,6 +108,18 @@ def causal_mask(query: Tensor, key: Tensor) -> Tensor:
     rows = query.size(2)
     columns = key.size(2)
     return torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril(columns - rows)
+
+
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask [… S] as fused attention on a GPU adds it to the scores: 0, or −∞ where it is False.
+
+    PyTorch converts a boolean mask at each call. This one is made once for all layers. Its rows are
+    as far apart as the kernel needs them, else PyTorch would copy it.
+    """
+    length = mask.size(-1)
+    stride = -(-length // MASK_ALIGNMENT) * MASK_ALIGNMENT
+    rows = mask.new_zeros(*mask.shape[:-1], stride, dtype=dtype)
+    return rows[..., :length].masked_fill_(~mask, float("-inf"))
 
 
 def combine_masks(mask: Tensor | None, other: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nmt.attention.cpu import same_threads
 from nmt.attention.positions import Positions, Start, make_positions
+from nmt.attention.kernels import additive_mask
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
 from nmt.config.transformer import TransformerConfig
@@ -150,6 +151,8 @@ class Transformer(EncoderDecoder):
 
         # Layers
         mask = None if memory.mask is None else memory.mask[:, None, None]  # [N 1 1 S]
+        if mask is not None and mask.device.type == "cuda":
+            mask = additive_mask(mask, hidden.dtype)
         all_cross_weights = []
         all_self_weights = []
         for number, layer in enumerate(self.decoder):
