@@ -198,8 +198,8 @@ def new_step(words: list[str], batch_tokens: int, options: argparse.Namespace) -
     step = train_step_on_random_ids(config, options.vocabulary, options.pairs)
     step.batches.plan(0, 0)  # of the whole corpus: no part of collating a batch
 
-    def none_in_halves(batches: list[Batch], tokens: int) -> list[torch.Tensor]:
-        return [step.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+    def none_in_halves(batches: list[Batch], divisor: float) -> list[torch.Tensor]:
+        return [step.backward(number, batch, divisor) for number, batch in enumerate(batches)]
 
     step.add_gradients = none_in_halves  # type: ignore[method-assign]
     return step

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmt.attention.cpu import same_threads
-from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.kernels import additive_mask
+from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
 from nmt.config.transformer import TransformerConfig

@@ -214,26 +214,17 @@ class LinearCrossEntropy(Function):
             gradients: list[Tensor | None] = []  # of hidden, weight and bias; None: not needed
             if needs_gradient:
                 gradients = uniform_gradients(hidden, weight, bias, mean_weight, smoothing, needed)
-
-            # On a GPU memory traffic decides, so each chunk's loss and gradient are one kernel
-            chunk = CHUNK_TOKENS.get(device_type, 4096)
-            if needs_gradient and device_type == "cuda" and not divergence:
-                for rows in slices(0, tokens, chunk):
-                    logits = functional.linear(hidden_low[rows], weight_low)  # [C V]
-                    logit_gradients, log_normalizer, target_logits = fused_softmax_gradient(
-                        logits, bias, target[rows], smoothing
-                    )
-                    nll[rows] = log_normalizer - target_logits
-                    loss += smoothed_loss(
-                        log_normalizer, target_logits, mean_logits[rows], smoothing
-                    )
-                    add_gradients(logit_gradients, hidden_low[rows], weight_low, gradients, rows)
+                # They are saved when this method ends, with all that is added below
                 ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
-                ctx.mark_non_differentiable(nll)
-                return loss, nll
+            ctx.mark_non_differentiable(nll)
+
+            if needs_gradient and device_type == "cuda" and not divergence:
+                fused = (hidden_low, weight_low, bias, target, mean_logits, smoothing)
+                return add_fused_chunks(*fused, gradients, nll), nll
 
             # A group: the chunks whose gradients are multiplied at once. Logits are overwritten by
             # their gradients, or have a buffer of their own if the number formats differ
+            chunk = CHUNK_TOKENS.get(device_type, 4096)
             chunks_of_group = max(1, GRADIENT_ELEMENTS // (chunk * vocabulary))
             in_place = needs_gradient and low == full
             buffer_rows = 0 if in_place else min(chunk, len(hidden_low))
@@ -271,10 +262,6 @@ class LinearCrossEntropy(Function):
                         chunk_gradients[len(logits) :] = 0
                 if needs_gradient:
                     add_gradients(logit_gradients, hidden_low[group], weight_low, gradients, group)
-
-        if needs_gradient:
-            ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
-        ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
@@ -353,6 +340,33 @@ def smoothed_loss(
     """Σ_n (1 − ε) (−log p_n[target_n]) + ε mean_v (−log p_n[v]), all three [C]."""
     smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
     return smoothed.sum()
+
+
+def add_fused_chunks(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    mean_logits: Tensor,
+    smoothing: float,
+    gradients: list[Tensor | None],
+    nll: Tensor,
+) -> Tensor:
+    """The chunks of LinearCrossEntropy on a GPU, where memory traffic takes most of the time.
+
+    Each is one kernel. Its gradients are added to `gradients`, and −log p [N] is written to `nll`.
+    Returns the loss.
+    """
+    loss = nll.new_zeros(())
+    for rows in slices(0, len(hidden), CHUNK_TOKENS["cuda"]):
+        logits = functional.linear(hidden[rows], weight)  # [C V]
+        logit_gradients, log_normalizer, target_logits = fused_softmax_gradient(
+            logits, bias, target[rows], smoothing
+        )
+        nll[rows] = log_normalizer - target_logits
+        loss += smoothed_loss(log_normalizer, target_logits, mean_logits[rows], smoothing)
+        add_gradients(logit_gradients, hidden[rows], weight, gradients, rows)
+    return loss
 
 
 def softmax_gradient(

@@ -39,7 +39,7 @@ def select_device_or_auto(name: str) -> torch.device:
 
 
 def select_precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where its products are faster, else fp16 on a GPU with units for it, else fp32.
+    """`auto` is bf16 where its products are faster, else fp16 on GPUs with units for it, else fp32.
 
     On CUDA bf16 is faster from compute capability 8.0 on, and units for fp16 are there from 7.0 on
     (V100, T4). A CPU with units for bf16 is timed. fp16 is for GPUs; elsewhere it means fp32.

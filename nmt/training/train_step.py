@@ -210,8 +210,8 @@ class TrainStep:
             all_reduce(model.parameters())
 
         if loss_scale != 1:
-            with_gradient = [each for each in model.parameters() if each.grad is not None]
-            torch._foreach_mul_([each.grad for each in with_gradient], 1 / loss_scale)
+            gradients = [each.grad for each in model.parameters() if each.grad is not None]
+            torch._foreach_mul_(gradients, 1 / loss_scale)
 
         # Clip
         clip_norm = self.config.optim.clip_norm or math.inf
