@@ -381,3 +381,15 @@ def test_refusals(words, named, trained, refused, tmp_path):
     folders = [f"run_folder={trained.runs}", f"data_folder={tmp_path}"]
     assert named in refused("student", *words, *folders)
     assert distillation.DISTILLED not in "".join(path.name for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("format", "package"),
+    [("ctranslate2", "ctranslate2"), ("argos", "onnx"), ("onnx", "onnx"), ("html", "onnx")],
+)
+def test_a_missing_package_is_said_before_the_training(
+    format, package, trained, refused, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    folders = [f"run_folder={trained.runs}", f"data_folder={tmp_path}"]
+    assert package in refused("student", "tiny", "--export", format, *folders)

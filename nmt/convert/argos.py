@@ -76,9 +76,13 @@ class ArgosExport(CTranslate2Export):
                 f"{SUFFIX}."
             )
 
+    @classmethod
+    def check_packages(cls) -> None:
+        super().check_packages()
+        require_packages("onnx")
+
     def check(self) -> None:
         super().check()
-        require_packages("onnx")
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:

@@ -69,8 +69,8 @@ class CTranslate2Export(Export):
             )
         return ""
 
-    def check(self) -> None:
-        super().check()
+    @classmethod
+    def check_packages(cls) -> None:
         import_ctranslate2()
 
     def write_model(self, folder: Path, positions: int) -> None:

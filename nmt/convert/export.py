@@ -134,6 +134,10 @@ class Export:
         return ""
 
     @classmethod
+    def check_packages(cls) -> None:
+        """Raise UserError where a package that the export needs is missing."""
+
+    @classmethod
     def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
         """Raise UserError for wrong options, before the run is loaded; `given`: by field."""
         licence = given.get("licence")
@@ -143,7 +147,8 @@ class Export:
             )
 
     def check(self) -> None:
-        """Raise UserError where a library is missing, or the format cannot hold this model."""
+        """Raise UserError where a package is missing, or the format cannot hold this model."""
+        self.check_packages()
         reason = self.misfit(self.config, is_imported=False)
         advice = f"{self.held} {hold_every_model()}"
         if isinstance(self.translator.model, Ensemble):

@@ -110,6 +110,10 @@ class HtmlExport(Export):
         if output and os.path.lexists(output):
             raise UserError(f"--output {output} exists; name a new file.")
 
+    @classmethod
+    def check_packages(cls) -> None:
+        OnnxExport.check_packages()
+
     def check(self) -> None:
         self.check_tokenizers(with_table=False)
         self.onnx.check()

@@ -345,9 +345,12 @@ class OnnxExport(Export):
     def versions(self) -> dict[str, str]:
         return {package: version(package) for package in PACKAGES}
 
+    @classmethod
+    def check_packages(cls) -> None:
+        require_packages()
+
     def check(self) -> None:
         super().check()
-        require_packages()
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
