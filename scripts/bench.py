@@ -62,7 +62,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--corpus", choices=("phrasebook", "real", "both"), default="both")
     add_corpus_options(parser)
     parser.add_argument("--threads", type=positive, help="default: torch's own choice")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--warmup", type=positive, default=3, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=10, help="updates that count")

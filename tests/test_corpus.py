@@ -161,7 +161,7 @@ def test_several_tests_and_none(tmp_path):
 MISTAKES = {
     "counts": ({"train.en": b"one\ntwo\n"}, "train.en has 2 lines"),
     "all empty": ({"train.de": b"", "train.en": b""}, "train.en are empty"),
-    "missing": ({"valid.en": None}, "valid.en (nor valid.en.gz"),
+    "missing": ({"valid.en": None}, "valid.en (nor valid.en with .gz"),
     "nothing left": ({"train.de": b"\n" * 4}, "No training pair is left of 4"),
     "valid blank": ({"valid.de": b" \n"}, "'valid' has no pair"),
 }

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from conftest import both_devices
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
@@ -72,19 +71,20 @@ def test_loss_and_gradients_are_pytorchs(
     assert not nll.requires_grad
 
 
-@both_devices
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
-def test_loss_on_every_device(monkeypatch, device, smoothing, bias):
-    """On a GPU loss and gradient of the logits are one compiled kernel, for several chunks."""
+def test_the_compiled_loss_of_a_gpu_is_that_of_a_cpu(monkeypatch, smoothing, bias):
+    """In several chunks."""
     monkeypatch.setattr(loss, "COMPILED_ELEMENTS", 0)
     monkeypatch.setitem(loss.CHUNK_TOKENS, "cuda", 3)
     hidden, output, target = case(bias, torch.float32)
     expected_loss, expected_nll = token_losses(hidden, output, target, places(target), smoothing)
     expected = results(hidden, output, expected_loss)
 
-    hidden = hidden.detach().to(device).requires_grad_()
-    output = output.to(device)
-    target = target.to(device)
+    hidden = hidden.detach().cuda().requires_grad_()
+    output = output.cuda()
+    target = target.cuda()
     total, nll = token_losses(hidden, output, target, places(target), smoothing)
     found = [each.cpu() for each in results(hidden, output, total)]
     assert_close(found, expected, atol=1e-4, rtol=0)

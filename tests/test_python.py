@@ -149,7 +149,7 @@ def test_results_are_plain_data(run):
     ("call", "names"),
     [
         (lambda run: nmt.load("nothing", run_folder=run.folder.parent), "nothing"),
-        (lambda run: nmt.load(run.folder, precision="float16"), "float16.*bf16, fp32"),
+        (lambda run: nmt.load(run.folder, precision="float16"), "float16.*bf16, fp16, fp32"),
         (lambda run: run.translate(SENTENCES[0]), "list of sentences"),
         (lambda run: run.translate(SENTENCES, beam=2, nbest=3), "beam of 3"),
         (lambda run: run.translate(["Ein", None]), "Sentence 1"),

@@ -7,6 +7,8 @@ import io
 import json
 import logging
 import lzma
+import os
+import threading
 import zipfile
 from collections import Counter
 from dataclasses import replace
@@ -315,11 +317,28 @@ def test_a_file_of_each_kind(name, content, told, pairs, skipped, tmp_path):
     assert none == skipped
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def zstd(content: bytes) -> bytes:
+    return pyarrow.compress(content, codec="zstd", asbytes=True)
+
+
+@pytest.mark.parametrize("ending", packed.OPENERS)
+def test_a_packed_file_may_be_a_pipe_and_have_several_parts(ending, tmp_path):
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}[ending]
+    content = pack(b"eins\n") + pack(b"zwei\n")
+    pipe = tmp_path / f"pipe{ending}"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[content])
+    writer.start()
+    with PackedFile(pipe).open() as file:
+        assert file.read() == b"eins\nzwei\n"
+    writer.join()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress, zstd])
 def test_two_files_of_lines_may_be_packed(pack, tmp_path):
     """Whatever their names say."""
     save(tmp_path / "x.de", pack(b"eins\nzwei\n"))
-    save(tmp_path / "x.en.bz2", bz2.compress(b"one\ntwo\n"))
+    save(tmp_path / "x.en.bz2", pack(b"one\ntwo\n"))
     assert read(tmp_path / "x")[0] == [("eins", "one"), ("zwei", "two")]
     write_pairs(tmp_path, "y.tsv", [("a", "b")])
     assert read(tmp_path / "y.tsv")[0] == [("a", "b")]
@@ -380,6 +399,12 @@ DAMAGED: list[tuple] = [
     ("a.parquet", "PAR1 no", "cannot be read as Parquet"),
     ("a.parquet.gz", b"\x1f\x8b", "while it is packed"),
     ("a.tsv.gz", b"\x1f\x8b\x08 broken", "cut short or damaged"),
+    ("a.tsv.zst", zstd(b"de\ten\n" * 100)[:-20], "cut short or damaged"),
+    ("a.tsv", b"7z\xbc\xaf\x27\x1c\0\4", "packed by 7-Zip"),
+    ("a.tsv", b"Rar!\x1a\x07\x01", "packed by RAR"),
+    ("a.tsv.lz4", b"\x04\x22\x4d\x18", "not a kind of file"),
+    ("a.tsv.xz", b"", "cut short or damaged"),
+    ("a.tsv.bz2", bytes(range(128, 256)), "cut short or damaged"),
     ("a.tsv.xz", lzma.compress(b"de\ten\n" * 100)[:-20], "cut short or damaged"),
     ("a.zip", b"PK\x03\x04 broken", "is not a zip archive, or it is cut short or damaged"),
     ("a.zip", zipped({"a.txt": "x"}), "it has a.txt"),

@@ -1,5 +1,6 @@
 """nmt student: a teacher's translations, and a small model that learns from them."""
 
+import os
 import re
 import shlex
 import shutil
@@ -383,13 +384,15 @@ def test_refusals(words, named, trained, refused, tmp_path):
     assert distillation.DISTILLED not in "".join(path.name for path in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("format", "package"),
-    [("ctranslate2", "ctranslate2"), ("argos", "onnx"), ("onnx", "onnx"), ("html", "onnx")],
-)
+@pytest.mark.parametrize("format", ["ctranslate2", "onnx", "html"])
 def test_a_missing_package_is_said_before_the_training(
-    format, package, trained, refused, tmp_path, monkeypatch
+    format, trained, refused, tmp_path, monkeypatch
 ):
+    package = "ctranslate2" if format == "ctranslate2" else "onnxscript"
     monkeypatch.setitem(sys.modules, package, None)
-    folders = [f"run_folder={trained.runs}", f"data_folder={tmp_path}"]
-    assert package in refused("student", "tiny", "--export", format, *folders)
+    runs = shutil.copytree(trained.runs, tmp_path / "runs")
+    names = sorted(os.listdir(runs))
+    folders = [f"run_folder={runs}", f"data_folder={tmp_path / 'data'}"]
+    message = refused("student", "tiny", "--export", format, *folders)
+    assert "cannot be imported" in message or f"needs the package {package}" in message
+    assert sorted(os.listdir(runs)) == names, "nothing was trained"

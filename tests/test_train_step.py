@@ -203,7 +203,9 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
         batches = [step.batches.batch(number) for number in range(2)]
         if given_up:
             numbers = torch.full([2], math.nan)
-            step.pending = PendingUpdate(numbers, math.inf, 1.0, 1, 0.0, Cursor(0, 0, 0))
+            step.pending = PendingUpdate(
+                numbers, limit=math.inf, loss_scale=1.0, tokens=1, padding=0.0, last=Cursor(0, 0, 0)
+            )
             step.state.skipped = [0] * MAX_SKIPPED
             with pytest.raises(TrainingDiverged):
                 step.update()
@@ -381,7 +383,7 @@ def test_float16_learns_as_float32_does(device):
 @both_devices
 def test_gradients_that_overflow_float16_lower_the_scale(device, monkeypatch):
     """Their updates are skipped, but are no fault of the training; later the scale grows again."""
-    monkeypatch.setattr(state_module, "UPDATES_OF_SCALE", 5)
+    monkeypatch.setattr(state_module, "UPDATES_BEFORE_DOUBLING", 5)
     step = make_step(*WITHOUT_DROPOUT, f"device={device}", dtype=torch.float16)
     largest = 2**14
 
@@ -405,9 +407,28 @@ def test_gradients_that_overflow_float16_lower_the_scale(device, monkeypatch):
     assert not torch.equal(before, step.model.output.weight)
 
 
+def test_a_scale_changes_at_the_same_update_on_a_gpu_and_after_an_interruption():
+    """There an update is read after the next one has been queued."""
+    scales = []
+    for runs_ahead, is_interrupted in ((False, False), (True, False), (True, True)):
+        step = make_step(*WITHOUT_DROPOUT, dtype=torch.float16)
+        step.runs_ahead = runs_ahead
+        step.model.output.weight.register_hook(
+            lambda gradient, step=step: gradient * (math.inf if step.state.step == 1 else 1)
+        )
+        used = []
+        for _ in range(5):
+            used.append(step.state.loss_scale)
+            step.update()
+            if is_interrupted:
+                step.settle()  # as before each checkpoint
+        scales.append(used)
+    assert scales[0] == scales[1] == scales[2] == [2**16] * 3 + [2**15] * 2
+
+
 def test_a_scale_that_is_too_small_is_a_fault():
     step = make_step(*WITHOUT_DROPOUT, dtype=torch.float16)
-    step.state.loss_scale = 1.0
+    step.state.loss_scale = step.state.next_loss_scale = 1.0
     step.model.output.weight.register_hook(lambda gradient: gradient * math.inf)
     step.update()
     assert step.state.skipped == [1]

@@ -20,7 +20,11 @@ from nmt.attention.kernels import attend
 log = logging.getLogger("nmt")
 
 MIN_HEAD_SIZE = 16  # PyTorch's compiled kernel refuses a smaller K
-COMPILATIONS = 256  # the limit for FlexAttention; PyTorch's is 8, but each layer needs its own
+COMPILATIONS = 256  # of one function; PyTorch's limit is 8, but FlexAttention has one a layer
+COMPILE_ERRORS = (
+    torch._dynamo.exc.TorchDynamoException,
+    torch._dynamo.exc.FailOnRecompileLimitHit,
+)
 given_up = False  # whether FlexAttention could not be compiled in this process
 
 
@@ -150,13 +154,19 @@ def make_score_mod(
     return score_mod
 
 
+def allow_compilations() -> None:
+    """Let PyTorch compile one function for COMPILATIONS kinds of inputs."""
+    from torch._dynamo import config  # slow to import
+
+    config.recompile_limit = max(config.recompile_limit, COMPILATIONS)
+
+
 @cache
 def compiled_flex_attention() -> Callable[..., Tensor]:
     """PyTorch's FlexAttention, compiled; the first call with a new shape takes seconds."""
-    from torch._dynamo import config  # both are slow to import
-    from torch.nn.attention.flex_attention import flex_attention
+    from torch.nn.attention.flex_attention import flex_attention  # slow to import
 
-    config.recompile_limit = max(config.recompile_limit, COMPILATIONS)
+    allow_compilations()
     return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
@@ -168,10 +178,7 @@ def fused_attention(
         return None
     try:
         return compiled_flex_attention()(query, key, value, score_mod=score_mod)
-    except (
-        torch._dynamo.exc.TorchDynamoException,
-        torch._dynamo.exc.FailOnRecompileLimitHit,
-    ) as error:
+    except COMPILE_ERRORS as error:
         give_up_compiling(error)
         return None
 

@@ -1,7 +1,8 @@
 """Attention in two ways: an explicit one, which returns its weights, and a fused one, for speed.
 
-A mask is boolean, True = may be attended to, and None when it would hide nothing. On a GPU that of
-cross-attention is added to the scores instead (`additive_mask`).
+A mask is boolean, True = may be attended to, and None when it would hide nothing. That of
+cross-attention may also be numbers to be added to the scores (`additive_mask`), but not together
+with `causal`.
 
 B batch, H heads, S source length, T target length, K head size, M memory size.
 """
@@ -94,11 +95,13 @@ def scaled_dot_product(
 def kernel_choice(query: Tensor, key: Tensor) -> AbstractContextManager[None]:
     """A context in which PyTorch takes the faster kernel for query [B H T K] and key [B H S K].
 
-    Flash attention computes tiles of 128 queries. Where sentences are shorter than that, the
-    memory-efficient kernel, with tiles of 64, takes about half the time on a GPU.
+    Flash attention computes tiles of 128 queries. For shorter sentences the memory-efficient
+    kernel, with tiles of 64, takes about half the time on a GPU. It needs heads of a multiple of 8.
+    Without gradients PyTorch chooses: search may run in several threads, which share the setting.
     """
     is_short = max(query.size(2), key.size(2)) <= SHORT
-    if query.device.type == "cuda" and is_short:
+    has_kernel = query.device.type == "cuda" and query.size(3) % 8 == 0
+    if has_kernel and is_short and torch.is_grad_enabled():
         return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
     return nullcontext()
 
@@ -113,8 +116,8 @@ def causal_mask(query: Tensor, key: Tensor) -> Tensor:
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A mask [… S] as fused attention on a GPU adds it to the scores: 0, or −∞ where it is False.
 
-    PyTorch converts a boolean mask at each call. This one is made once for all layers. Its rows are
-    as far apart as the kernel needs them, else PyTorch would copy it.
+    PyTorch converts a boolean mask in each layer. This one is converted once for all layers. Its
+    rows are as far apart as the kernel needs them, else PyTorch would copy it.
     """
     length = mask.size(-1)
     stride = -(-length // MASK_ALIGNMENT) * MASK_ALIGNMENT

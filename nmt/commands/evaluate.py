@@ -9,7 +9,7 @@ from random import Random
 from nmt.commands import check_given, open_run
 from nmt.commands.output import print_results
 from nmt.corpus.files import refuse_links
-from nmt.corpus.packed import PackedFile
+from nmt.corpus.packed import PackedFile, without_packing
 from nmt.corpus.parallel_text import read_pairs, refuse_other_format
 from nmt.data.augmentation import FINAL, add_typos
 from nmt.errors import UserError
@@ -80,7 +80,7 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
         refuse_other_format(PackedFile(path))
     gold = read_gold(options, options.gold, source, references[0]) if options.gold else None
     # bytes that are not UTF-8 become ?
-    name = source.name.removesuffix(".gz").encode(errors="replace").decode()
+    name = without_packing(source).name.encode(errors="replace").decode()
     return [TestSet(name, source, references, gold)]
 
 

@@ -43,8 +43,8 @@ def load(
     be a pretrained model, hf:OWNER/NAME[@REVISION] or a folder of transformers, which is first
     imported as a run in `run_folder` (docs/guides/pretrained.md).
 
-    beam, batch_tokens (source positions × beam in one batch), precision (fp32 or bf16): replace
-        the settings of the first run.
+    beam, batch_tokens (source positions × beam in one batch), precision (fp32, bf16, fp16):
+        replace the settings of the first run.
     glossary: a file of terms that translations must use (docs/guides/terminology.md).
     source, target: the direction, if the run has several; for a pretrained model, its languages
         if it does not name them.

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from nmt import __version__
+from nmt.corpus.packed import OPENERS
 from nmt.errors import UserError, did_you_mean
-
-PACKED = (".gz", ".bz2", ".xz")
 
 
 def path(text: str) -> str:
@@ -24,7 +23,7 @@ def path(text: str) -> str:
 def output_file(text: str) -> str:
     if text == "-":
         raise argparse.ArgumentTypeError("'-' is no file; leave the option out to write to stdout")
-    if text.endswith(PACKED):
+    if text.endswith(tuple(OPENERS)):
         raise argparse.ArgumentTypeError(f"'{text}' would not be packed; leave out its last ending")
     return path(text)
 
@@ -306,7 +305,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
     )
-    add_value(parser, "--input", "FILE", "text to translate, one sentence a line, plain or .gz")
+    add_value(parser, "--input", "FILE", "text to translate, one sentence a line, plain or packed")
     add_value(
         parser,
         "--document",
@@ -440,7 +439,7 @@ def add_score(parser: argparse.ArgumentParser) -> None:
         "files",
         "FILE",
         "one file of lines SOURCE<TAB>TARGET, or a file of sources and one of targets, plain "
-        "or .gz (default: lines SOURCE<TAB>TARGET from stdin)",
+        "or packed (default: lines SOURCE<TAB>TARGET from stdin)",
         nargs="*",
     )
     add_direction(parser)
@@ -645,7 +644,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         parser,
         "--trim",
         "TEXT,TEXT",
-        "keep only the pieces that these texts need; one sentence a line, plain or .gz",
+        "keep only the pieces that these texts need; one sentence a line, plain or packed",
         default=[],
     )
     add_runs(parser)

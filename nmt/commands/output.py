@@ -98,7 +98,8 @@ class Part(Output):
             # without what was being written when it was killed
             self.file.truncate(end if self.lines else 0)
         computed = str(self.settings.get(NUMBER_FORMAT))
-        self.precision = PRECISIONS.get(computed.partition(" ")[0])
+        precisions = PRECISIONS | {"float16": "fp16"}  # which --quantization does not offer
+        self.precision = precisions.get(computed.partition(" ")[0])
         if LAYOUT in self.settings:
             cpu.fix_layout(bool(self.settings[LAYOUT]))
             stack.callback(cpu.fix_layout, None)

@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_options(options: argparse.Namespace, names: list[str]) -> None:
-    """Raise UserError for other than one teacher, and for a format that cannot be written here."""
+    """Raise UserError for other than one teacher, and for a format whose packages are missing."""
     if len(names) > 1:
         raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
     if bool(names) == bool(options.command_line):

@@ -24,7 +24,7 @@ from nmt.commands.output import (
     search_settings,
 )
 from nmt.corpus.line_chunks import LineChunk, read_chunks
-from nmt.corpus.packed import PackedFile
+from nmt.corpus.packed import OPENERS, PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
@@ -199,7 +199,7 @@ def input_chunks(options: argparse.Namespace) -> Iterator[LineChunk]:
     elif options.input:
         path = Path(options.input)
         with PackedFile(path).open() as file:
-            yield from read_chunks(file, str(path), live and path.suffix != ".gz")
+            yield from read_chunks(file, str(path), live and path.suffix not in OPENERS)
     else:
         if sys.stdin.isatty():
             log.info("Type a sentence and press Enter; Ctrl-D ends.")

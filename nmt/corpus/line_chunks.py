@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.corpus.packed import DAMAGED, PackedFile
+from nmt.corpus.packed import DAMAGED, PackedFile, is_damage
 from nmt.corpus.parallel_text import BYTE_ORDER_MARK, read_pairs
 from nmt.errors import UserError
 
@@ -132,10 +132,10 @@ def chunks_of(blocks: Iterable[bytes | None], name: str, live: bool) -> Iterator
                 chunk.digest = digest.hexdigest()
                 yield chunk
                 chunk = LineChunk(chunk.stop + 1)
-    except DAMAGED:
+    except (*DAMAGED, OSError) as error:
         problem = "it is cut short or damaged and cannot be unpacked"
-    except OSError as error:
-        problem = error.strerror or str(error)
+        if not is_damage(error):
+            problem = getattr(error, "strerror", None) or str(error)
     if chunk.texts:
         chunk.digest = digest.hexdigest()
         yield chunk

@@ -1,10 +1,14 @@
-"""Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip.
+"""Files read as streams of bytes: plain, packed (.gz, .bz2, .xz, .zst), or a member of a .zip.
+
+How a file begins decides how it is packed, its name only where that cannot be seen. Browsers unpack
+a download without changing its name.
 
 Nothing is unpacked to disk. A stranger's file cannot fill the memory or the disk: a line has at
 most LONGEST_LINE bytes, and a file does not unpack to more than MOST_RATIO times its size.
 """
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -19,8 +23,23 @@ from typing import Any, BinaryIO
 
 from nmt.errors import UserError, printable
 
-OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-MAGIC = {b"\x1f\x8b\x08": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}  # the first bytes
+
+def open_zstd(path: Path, mode: str) -> BinaryIO:
+    import pyarrow
+
+    return io.BufferedReader(pyarrow.input_stream(open(path, "rb"), compression="zstd"))
+
+
+OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open_zstd}
+PACKINGS = f"{', '.join([*OPENERS][:-1])} or {[*OPENERS][-1]}"  # in sentences
+MAGIC = {  # the first bytes
+    b"\x1f\x8b\x08": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+    b"\x28\xb5\x2f\xfd": open_zstd,
+}
+UNREADABLE = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x04\x22\x4d\x18": "LZ4"}
+BEGINNING = 512  # bytes that tell text from packed data
 DAMAGED = (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 LONGEST_LINE = 1 << 24  # bytes
 MOST_RATIO = 200  # text unpacks to some 3 to 20 times the size of its file
@@ -35,6 +54,20 @@ BLOCK = 1 << 16  # bytes read at a time where there are no lines
 
 class DamagedFile(UserError):
     """A packed file that is not as it was written: cut short, or with other bytes."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether it comes from what unpacks a file, not from the system that reads it."""
+    return isinstance(error, DAMAGED) or isinstance(error, OSError) and error.errno is None
+
+
+def is_text(begin: bytes) -> bool:
+    """Whether a file that begins so is text in UTF-8."""
+    try:
+        decoded = codecs.getincrementaldecoder("utf-8")().decode(begin)
+    except UnicodeDecodeError:
+        return False
+    return bool(decoded) and "\0" not in decoded
 
 
 def without_packing(path: Path) -> Path:
@@ -63,14 +96,21 @@ class PackedFile:
         return name.suffix.lower()
 
     def opener(self) -> Any:
-        """What opens the file and unpacks it: by its ending, or by how a regular file begins."""
-        if self.path.suffix not in OPENERS and self.path.is_file():
-            with open(self.path, "rb") as file:
-                begin = file.read(8)
-            for magic, opener in MAGIC.items():
-                if begin.startswith(magic):
-                    return opener
-        return OPENERS.get(self.path.suffix, open)
+        """What opens the file and unpacks it; raises UserError for a packing nmt cannot read."""
+        by_name = OPENERS.get(self.path.suffix, open)
+        if not self.path.is_file():  # a pipe
+            return by_name
+        with open(self.path, "rb") as file:
+            begin = file.read(BEGINNING)
+        for magic, opener in MAGIC.items():
+            if begin.startswith(magic):
+                return opener
+        for magic, name in UNREADABLE.items():
+            if begin.startswith(magic):
+                raise UserError(f"{self} is packed by {name}; unpack it, or pack it as {PACKINGS}.")
+        # Text has a packing's name where a browser has unpacked it. Anything else that has it is
+        # damaged, which shows when it is unpacked
+        return open if is_text(begin) else by_name
 
     def open(self) -> BinaryIO:
         """The content, unpacked; raises UserError where the file cannot be opened."""
@@ -119,12 +159,14 @@ class PackedFile:
                             "yourself."
                         )
                     yield part
-            except DAMAGED:
-                raise DamagedFile(
-                    f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
-                ) from None
-            except OSError as error:
-                raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
+            except (*DAMAGED, OSError) as error:
+                if is_damage(error):
+                    raise DamagedFile(
+                        f"{self} is cut short or damaged after line {number}; it cannot be "
+                        "unpacked."
+                    ) from None
+                reason = getattr(error, "strerror", None) or error
+                raise UserError(f"{self} cannot be read: {reason}.") from None
             except UnicodeDecodeError:
                 raise UserError(
                     f"{self}, behind line {number}, has bytes that are not {self.encoding}; "

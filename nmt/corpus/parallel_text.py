@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from nmt.corpus.packed import OPENERS, PackedFile
+from nmt.corpus.packed import OPENERS, PACKINGS, PackedFile
 from nmt.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -24,7 +24,7 @@ OTHER_FORMATS = {
 
 
 def find_file(prefix: str, language: str) -> Path:
-    """PREFIX.language, plain, .gz, .bz2 or .xz, the plain file first; raises UserError for none."""
+    """PREFIX.language, plain or packed, the plain file first; raises UserError for none."""
     plain = Path(f"{prefix}.{language}").expanduser()
     with contextlib.suppress(OSError):  # a folder without permission to list it
         for packing in ("", *OPENERS):
@@ -32,7 +32,7 @@ def find_file(prefix: str, language: str) -> Path:
             if path.is_file():
                 return path
     raise UserError(
-        f"There is no file {plain} (nor {plain.name}.gz, .bz2 or .xz); PREFIX={prefix} stands for "
+        f"There is no file {plain} (nor {plain.name} with {PACKINGS}); PREFIX={prefix} stands for "
         f"PREFIX.{language}."
     )
 

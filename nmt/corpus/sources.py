@@ -13,8 +13,8 @@ opus:CORPUS/VERSION    a corpus of OPUS (opus.py)
 hub:OWNER/NAME         a data set of the Hugging Face hub (hub.py)
 split                  for valid and test: pairs of data.train that are held out (split.py)
 
-All but .zip, .parquet, .xlsx and .ods may be packed as .gz, .bz2 or .xz. All words are looked at
-before the first download. A further kind of file is an entry of READERS, a further place for
+All but .zip, .parquet, .xlsx and .ods may be packed as .gz, .bz2, .xz or .zst. All words are looked
+at before the first download. A further kind of file is an entry of READERS, a further place for
 downloads an entry of DOWNLOADS: names, messages and the keys of a corpus follow from them.
 """
 

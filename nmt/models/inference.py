@@ -45,7 +45,7 @@ def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None
         if isinstance(child, (nn.Linear, MultiHeadAttention, ContextGRU)):
             cast_parameters(child, dtype)
         elif isinstance(child, LayerNorm) and child.weight.device.type == "cuda":
-            cast_parameters(child, dtype)  # on a CPU it keeps them in float32
+            cast_parameters(child, dtype)  # on a CPU norms stay in float32
         elif isinstance(child, StackedRNNCell) and child.feed_size:
             for layer in child.layers:
                 cast_parameters(layer, dtype)

@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from nmt.attention.cpu import pad_rows
-from nmt.attention.flex import first_lines
+from nmt.attention.flex import COMPILE_ERRORS, first_lines
 from nmt.attention.projection import to_autocast
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
@@ -26,7 +26,8 @@ CHUNK_TOKENS = {"cpu": 256, "cuda": 4096}  # whose logits exist at the same time
 DIVERGENCE_TOKENS = 64  # whose two distributions exist at the same time
 # Numbers of d loss / d logits that exist at the same time, if that is more than one chunk
 GRADIENT_ELEMENTS = 2**23
-# Logits of a chunk from which on its loss is compiled on a GPU; for fewer it is not worth seconds
+# Logits of a chunk from which on its loss is compiled on a GPU; with fewer, compiling takes longer
+# than it saves
 COMPILED_ELEMENTS = 2**25
 given_up = False  # whether the loss could not be compiled in this process
 
@@ -218,13 +219,13 @@ class LinearCrossEntropy(Function):
                 ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
             ctx.mark_non_differentiable(nll)
 
-            if needs_gradient and device_type == "cuda" and not divergence:
-                fused = (hidden_low, weight_low, bias, target, mean_logits, smoothing)
-                return add_fused_chunks(*fused, gradients, nll), nll
+            chunk = CHUNK_TOKENS.get(device_type, 4096)
+            if needs_gradient and not divergence and is_compiled(weight, min(chunk, tokens)):
+                inputs = (hidden_low, weight_low, bias, target, mean_logits, smoothing)
+                return add_compiled_chunks(*inputs, gradients, nll), nll
 
             # A group: the chunks whose gradients are multiplied at once. Logits are overwritten by
             # their gradients, or have a buffer of their own if the number formats differ
-            chunk = CHUNK_TOKENS.get(device_type, 4096)
             chunks_of_group = max(1, GRADIENT_ELEMENTS // (chunk * vocabulary))
             in_place = needs_gradient and low == full
             buffer_rows = 0 if in_place else min(chunk, len(hidden_low))
@@ -342,7 +343,13 @@ def smoothed_loss(
     return smoothed.sum()
 
 
-def add_fused_chunks(
+def is_compiled(weight: Tensor, tokens: int) -> bool:
+    """Whether a chunk of so many tokens is computed by a compiled function: on a GPU."""
+    is_large = tokens * len(weight) >= COMPILED_ELEMENTS
+    return weight.device.type == "cuda" and is_large and not given_up
+
+
+def add_compiled_chunks(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -354,13 +361,13 @@ def add_fused_chunks(
 ) -> Tensor:
     """The chunks of LinearCrossEntropy on a GPU, where memory traffic takes most of the time.
 
-    Each is one kernel. Its gradients are added to `gradients`, and −log p [N] is written to `nll`.
-    Returns the loss.
+    From the logits of a chunk, one kernel computes their gradients and two numbers a token.
+    `gradients` are added to, and −log p [N] is written to `nll`. Returns the loss.
     """
     loss = nll.new_zeros(())
     for rows in slices(0, len(hidden), CHUNK_TOKENS["cuda"]):
         logits = functional.linear(hidden[rows], weight)  # [C V]
-        logit_gradients, log_normalizer, target_logits = fused_softmax_gradient(
+        logit_gradients, log_normalizer, target_logits = compiled_or_plain(
             logits, bias, target[rows], smoothing
         )
         nll[rows] = log_normalizer - target_logits
@@ -388,18 +395,20 @@ def softmax_gradient(
     return gradient.to(logits.dtype), log_normalizer, target_logits
 
 
-def fused_softmax_gradient(
+def compiled_or_plain(
     logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`softmax_gradient`, compiled if the logits are many; as it is if that fails."""
+    """`softmax_gradient`, compiled unless that fails."""
     global given_up
-    if logits.numel() >= COMPILED_ELEMENTS and not given_up:
-        try:
-            return compiled_softmax_gradient()(logits, bias, target, smoothing)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            given_up = True
-            log.warning("The loss cannot be compiled (%s); it is slower.", first_lines(error))
-    return softmax_gradient(logits, bias, target, smoothing)
+    try:
+        return compiled_softmax_gradient()(logits, bias, target, smoothing)
+    except COMPILE_ERRORS as error:
+        given_up = True
+        log.warning(
+            "The loss cannot be compiled (%s); the training goes on without that, more slowly.",
+            first_lines(error),
+        )
+        return softmax_gradient(logits, bias, target, smoothing)
 
 
 @cache

@@ -38,11 +38,13 @@ def select_device_or_auto(name: str) -> torch.device:
         return select_device("auto")
 
 
-def select_precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where its products are faster, else fp16 on GPUs with units for it, else fp32.
+def select_precision(name: str, device: torch.device, is_training: bool = False) -> torch.dtype:
+    """`auto` is bf16 where its products are faster, else fp32; in training it may be fp16.
 
-    On CUDA bf16 is faster from compute capability 8.0 on, and units for fp16 are there from 7.0 on
-    (V100, T4). A CPU with units for bf16 is timed. fp16 is for GPUs; elsewhere it means fp32.
+    On CUDA bf16 is faster from compute capability 8.0 on. From 7.0 on (V100, T4) there are units
+    for fp16, in which a model is trained. It is searched in fp32, since the sums of a model that
+    was trained in another format may be too large for fp16. A CPU with units for bf16 is timed.
+    On other devices than CUDA fp16 means fp32.
     """
     if name != "auto":
         dtype = choose("precision", name, DTYPES)
@@ -51,9 +53,14 @@ def select_precision(name: str, device: torch.device) -> torch.dtype:
         capability = torch.cuda.get_device_capability(device)
         if capability >= (8, 0):
             return torch.bfloat16
-        return torch.float16 if capability >= (7, 0) else torch.float32
+        return torch.float16 if is_training and capability >= (7, 0) else torch.float32
     is_faster = device.type == "cpu" and has_bf16_units() and bf16_is_faster()
     return torch.bfloat16 if is_faster else torch.float32
+
+
+def precision_name(dtype: torch.dtype) -> str:
+    """Its key of DTYPES."""
+    return next(name for name, each in DTYPES.items() if each == dtype)
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:

@@ -22,7 +22,7 @@ MAX_DEVIATIONS = 10.0
 MAX_SKIPPED = 5
 WINDOW = 100
 FIRST_LOSS_SCALE = 2.0**16
-UPDATES_OF_SCALE = 2000  # without an overflow, after which the scale is doubled
+UPDATES_BEFORE_DOUBLING = 2000  # of the loss scale
 
 
 class TrainingDiverged(Exception):
@@ -67,9 +67,11 @@ class TrainState:
     device: str = "cpu"  # where it was last trained: cpu or cuda
     batches_per_update: int = 1  # of all processes
     batch_tokens: int = 0  # padded positions of a batch; 0: not decided yet
-    precision: str = ""  # bf16, fp16 or fp32, as decided for precision=auto; empty: not yet
-    loss_scale: float = 0.0  # the factor of the loss in fp16 (`record_overflow`); 0: none
-    scaled_step: int = 0  # the update after which it got its present value
+    # bf16, fp16 or fp32, as decided for precision=auto; empty: not decided yet
+    precision: str = ""
+    loss_scale: float = 0.0  # the factor of the next update's loss, in fp16; 0: none
+    next_loss_scale: float = 0.0  # that of the update after it
+    loss_scale_step: int = 0  # the update after which next_loss_scale last changed
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @classmethod
@@ -125,35 +127,45 @@ class TrainState:
         """Bring the running mean and variance of the losses up to date, and the factor of fp16."""
         if not self.tokens:  # the first loss
             self.loss_mean = loss
-        if self.loss_scale and self.step - self.scaled_step >= UPDATES_OF_SCALE:
-            self.loss_scale *= 2
-            self.scaled_step = self.step
+        self.grow_loss_scale()
         change = loss - self.loss_mean
         self.loss_mean += (1 - DECAY) * change
         self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)
 
     def begin_loss_scaling(self) -> None:
-        """Scale the loss from the next update on, if it is not scaled yet."""
+        """Scale the loss from the next update on, if it is not scaled yet.
+
+        Small gradients would be 0 in float16, so the loss is multiplied by a factor, and the
+        gradients are divided by it. The factor is halved if they overflow, and doubled after
+        UPDATES_BEFORE_DOUBLING updates in which they did not (Micikevicius et al. 2018 §3.2).
+        """
         if not self.loss_scale:
             self.loss_scale = FIRST_LOSS_SCALE
-            self.scaled_step = self.step
+            self.next_loss_scale = FIRST_LOSS_SCALE
+            self.loss_scale_step = self.step
 
     def record_overflow(self, loss_scale: float) -> None:
         """Note that update `step`, with its loss times `loss_scale`, overflowed and was skipped.
 
-        Small gradients would be 0 in float16, so the loss is multiplied by a factor, and the
-        gradients are divided by it. The factor is halved if they overflow, and doubled after
-        UPDATES_OF_SCALE updates in which they did not (Micikevicius et al. 2018 §3.2).
+        On a GPU the next update is queued by then, so the new factor is for the one after it.
         """
-        if loss_scale == self.loss_scale:  # not halved since this update was queued
-            self.loss_scale /= 2
-            self.scaled_step = self.step
+        if loss_scale == self.next_loss_scale:  # not halved since this update was queued
+            self.next_loss_scale /= 2
+            self.loss_scale_step = self.step
         log.info(
-            "Update %d is skipped: its gradients are too large for float16. The loss is multiplied "
-            "by %g from now on.",
+            "Update %d is skipped: its gradients are too large for float16. The loss is now "
+            "multiplied by %g instead of %g.",
             self.step,
-            self.loss_scale,
+            self.next_loss_scale,
+            loss_scale,
         )
+
+    def grow_loss_scale(self) -> None:
+        """Double the factor if there has been no overflow for long; `step` had none."""
+        is_due = self.step - self.loss_scale_step >= UPDATES_BEFORE_DOUBLING
+        if self.loss_scale and is_due:
+            self.next_loss_scale *= 2
+            self.loss_scale_step = self.step
 
     def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
         """Note that update `step`, with this batch, was skipped.

@@ -11,7 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.attention.flex import first_lines, give_up_compiling
+from nmt.attention.flex import (
+    COMPILE_ERRORS,
+    allow_compilations,
+    first_lines,
+    give_up_compiling,
+)
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, BatchIterator, Cursor
 from nmt.errors import UserError
@@ -84,6 +89,7 @@ class PendingUpdate:
     def __init__(
         self,
         numbers: Tensor,
+        *,
         limit: float,
         loss_scale: float,
         tokens: int,
@@ -144,6 +150,7 @@ class TrainStep:
             state.begin_loss_scaling()
         else:
             state.loss_scale = 0.0
+            state.next_loss_scale = 0.0
         # On a GPU operations are queued; to read a number is to wait for all of them
         self.runs_ahead = self.device.type == "cuda"
         # Validation and search use the model itself, which has the same weights
@@ -191,7 +198,7 @@ class TrainStep:
         tokens = sum(int(row[0]) for row in world.gather([own_tokens]))
         self.positions = sum(batch.source.numel() + batch.output.numel() for batch in batches)
         model.begin_update(len(batches) * world.size)
-        loss_scale = state.loss_scale or 1.0
+        loss_scale = state.loss_scale or 1.0  # in fp16
 
         # Forward, loss, backward in this process; then the numbers of the update before
         own_nll = self.add_gradients(batches, tokens / loss_scale)  # M / N scalars
@@ -201,6 +208,7 @@ class TrainStep:
             self.waiting = items
             self.discard_gradients()
             raise
+        state.loss_scale = state.next_loss_scale
 
         # Exchange between the processes: the numbers of all M micro-batches, then the gradients
         nll, counts, padding = self.gather_micro_batches(own_nll, batches)  # M of each
@@ -241,8 +249,14 @@ class TrainStep:
 
         # Numbers of the curves: of this update on a CPU, of the one before on a GPU
         numbers = torch.stack([*nll, norm.to(nll[0])])
-        mean_padding = sum(padding) / len(padding)
-        self.pending = PendingUpdate(numbers, limit, loss_scale, tokens, mean_padding, last)
+        self.pending = PendingUpdate(
+            numbers,
+            limit=limit,
+            loss_scale=loss_scale,
+            tokens=tokens,
+            padding=sum(padding) / len(padding),
+            last=last,
+        )
         if not self.runs_ahead:
             self.settle()
         return {"loss": self.loss, "lr": lr}
@@ -274,7 +288,7 @@ class TrainStep:
                     self.state.step + 1,
                     self.parts,
                 )
-            except torch._dynamo.exc.TorchDynamoException as error:
+            except COMPILE_ERRORS as error:
                 reason = f"The training cannot be compiled: {first_lines(error)}"
                 if self.world.size > 1:
                     raise UserError(f"{reason}; choose train.compile=false.") from None
@@ -450,6 +464,7 @@ def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
     search needs, would be kept for nothing.
     """
     torch.compiler.reset()  # the limit of compilations of a function counts from here
+    allow_compilations()
 
     def outputs(
         source: Tensor, mask: Tensor | None, target: Tensor

@@ -34,7 +34,12 @@ from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.freezing import copy_sharing_frozen, freeze
 from nmt.training.optimizers import make_optimizer, trained_parameters
-from nmt.training.precision import DTYPES, autocast, select_device, select_precision
+from nmt.training.precision import (
+    autocast,
+    precision_name,
+    select_device,
+    select_precision,
+)
 from nmt.training.profiling import profiled
 from nmt.training.rehearsal import Rehearsal
 from nmt.training.schedule import (
@@ -130,7 +135,8 @@ def build_trainer(
         world.check_equal("The weights at the start", weights)
 
     # What depends on the device is kept from the start of the training, as process 0 decided it
-    dtype = world.broadcast(select_precision(stored.precision or config.precision, device))
+    precision = stored.precision or config.precision
+    dtype = world.broadcast(select_precision(precision, device, is_training=True))
     batch_tokens = (
         options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
     )
@@ -174,7 +180,7 @@ def build_trainer(
     elif options.max_minutes is None:
         state.validate_every = VALIDATE_EVERY
     state.best = world.broadcast(state.best)  # process 0 may have lost it
-    state.precision = next(name for name, each in DTYPES.items() if each == dtype)
+    state.precision = precision_name(dtype) if precision == "auto" else precision
     state.batch_tokens = batch_tokens
     state.device = device.type
     state.batches_per_update = options.accumulate * world.size
@@ -333,7 +339,7 @@ class Trainer:
             of_these,
             len(batches.pairs),
             batches.batches_per_epoch,
-            state.precision,
+            precision_name(self.train_step.dtype),
             self.device,
             self.world.size,
         )
