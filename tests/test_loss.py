@@ -92,6 +92,30 @@ def test_the_compiled_loss_of_a_gpu_is_that_of_a_cpu(monkeypatch, smoothing, bia
     assert not loss.given_up
 
 
+@pytest.mark.parametrize("is_possible", [True, False])
+@pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
+def test_compiled_chunks_add_up_to_the_loss(monkeypatch, caplog, smoothing, bias, is_possible):
+    """Also where compiling fails: then the function is called as it is, and not compiled again."""
+
+    def fails(*_: object) -> None:
+        raise torch._dynamo.exc.FailOnRecompileLimitHit("no compiler")
+
+    hidden, output, target = case(bias, torch.float64)
+    expected, expected_nll = token_losses(hidden, output, target, places(target), smoothing)
+    expected_results = results(hidden, output, expected)
+
+    monkeypatch.setattr(loss, "given_up", False)
+    monkeypatch.setattr(loss, "is_compiled", lambda weight, tokens: True)
+    monkeypatch.setitem(loss.CHUNK_TOKENS, "cuda", 3)
+    compiled = loss.softmax_gradient if is_possible else fails
+    monkeypatch.setattr(loss, "compiled_softmax_gradient", lambda: compiled)
+    total, nll = token_losses(hidden, output, target, places(target), smoothing)
+    assert_close(results(hidden, output, total), expected_results, atol=1e-9, rtol=0)
+    assert_close(nll, expected_nll, atol=1e-9, rtol=0)
+    assert loss.given_up == (not is_possible)
+    assert caplog.text.count("no compiler") == (not is_possible), "said once, for three chunks"
+
+
 @pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
 def test_the_gradient_of_logits_is_pytorchs(smoothing, bias):
     hidden, output, target = case(bias, torch.float64)

@@ -398,8 +398,10 @@ def softmax_gradient(
 def compiled_or_plain(
     logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`softmax_gradient`, compiled unless that fails."""
+    """`softmax_gradient`, compiled unless that fails or has failed."""
     global given_up
+    if given_up:  # in an earlier chunk
+        return softmax_gradient(logits, bias, target, smoothing)
     try:
         return compiled_softmax_gradient()(logits, bias, target, smoothing)
     except COMPILE_ERRORS as error:
