@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from nmt.attention.cpu import backward_in_one_thread
 from nmt.data.batches import Batch
 from nmt.models.layers import LayerNorm
-from nmt.training.threads import ThreadChoice, thread_choices
+from nmt.training.threads import ThreadChoice, faster_dtype, thread_choices
 from nmt.training.train_step import TrainStep
 
 # --------------------------------------------------------------------------------------------------
@@ -91,6 +91,37 @@ def test_one_thread_and_several_processes_have_no_choice(step):
     step.world = SimpleNamespace(size=1)
     torch.set_num_threads(1)
     assert thread_choices(step) == {1: 0.0}
+
+
+@pytest.mark.parametrize(
+    ("bf16", "float32", "wanted"),
+    [(1.0, 2.0, torch.bfloat16), (2.0, 1.0, torch.float32), (0.95, 1.0, torch.float32)],
+)
+def test_the_faster_number_format_is_chosen(step, monkeypatch, bf16, float32, wanted):
+    """By the next batch, without its first pass; float32 where they are nearly equal."""
+    passes = Passes(step, monkeypatch)
+    step.dtype = torch.bfloat16
+    seconds = {torch.bfloat16: bf16, torch.float32: float32}
+
+    def add_gradients(batches: list[Batch], tokens: int) -> list[Tensor]:
+        passes.now += seconds[step.dtype] + (0 if len(passes.batches) > 1 else 60)
+        passes.batches += batches
+        return []
+
+    monkeypatch.setattr(step, "add_gradients", add_gradients)
+    assert faster_dtype(step) == wanted
+    assert step.dtype == torch.bfloat16, "the caller decides"
+    assert torch.equal(passes.batches[0].source, step.batches.batch(0, 0, 5).source)
+
+
+def test_the_number_format_is_not_tried_for_large_models_and_several_processes(step, monkeypatch):
+    step.dtype = torch.bfloat16
+    monkeypatch.setattr(step, "add_gradients", lambda *_: pytest.fail("it is tried"))
+    step.world = SimpleNamespace(size=2)
+    assert faster_dtype(step) == torch.bfloat16
+    step.world = SimpleNamespace(size=1)
+    monkeypatch.setattr("nmt.training.threads.MOST_PARAMETERS", 1)
+    assert faster_dtype(step) == torch.bfloat16
 
 
 # --------------------------------------------------------------------------------------------------

@@ -100,43 +100,59 @@ class Muon(torch.optim.AdamW):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Change all parameters that have a gradient."""
         gradients = [parameter.grad for parameter in self.matrices["params"]]
+        by_shape: dict[torch.Size, list[nn.Parameter]] = {}
         for parameter in self.matrices["params"]:
             if parameter.grad is not None:
-                self.change(parameter, parameter.grad)
-                parameter.grad = None  # AdamW leaves out what has no gradient
+                by_shape.setdefault(parameter.shape, []).append(parameter)
+        for parameters in by_shape.values():
+            self.change(parameters)
+        for parameter in self.matrices["params"]:
+            parameter.grad = None  # AdamW leaves out what has no gradient
         super().step()
         for parameter, gradient in zip(self.matrices["params"], gradients, strict=True):
             parameter.grad = gradient
 
-    def change(self, matrix: Tensor, gradient: Tensor) -> None:
-        """One step of a matrix [n m] and its momentum, in place; none where found_inf is 1."""
-        state = self.state[matrix]
-        momentum = state.setdefault("momentum", torch.zeros_like(matrix))
-        state.setdefault("step", torch.tensor(0.0))  # not used; AdamW's `__setstate__` asks for it
+    def change(self, matrices: list[nn.Parameter]) -> None:
+        """One step of G matrices [n m] and their momenta, in place; none where found_inf is 1.
+
+        They are computed together, since each product of a narrow model is over in microseconds.
+        """
+        momenta = []
+        for matrix in matrices:
+            state = self.state[matrix]
+            momenta.append(state.setdefault("momentum", torch.zeros_like(matrix)))
+            # Not used; AdamW's `__setstate__` asks for it
+            state.setdefault("step", torch.tensor(0.0))
+        gradient = torch.stack([matrix.grad for matrix in matrices])  # type: ignore[misc] # [G n m]
+        momentum = torch.stack(momenta)
+        weight = torch.stack([matrix.detach() for matrix in matrices])
+
         new_momentum = momentum.mul(self.momentum).add_(gradient)
-        direction = orthogonalize(gradient.add(new_momentum, alpha=self.momentum))
+        direction = orthogonalize(gradient.add_(new_momentum, alpha=self.momentum))
         lr = self.matrices["lr"]
-        size = lr * RMS * max(matrix.shape) ** 0.5
-        new_matrix = matrix.mul(1 - lr * self.matrices["weight_decay"])
-        new_matrix.add_(direction, alpha=-size)
-        for old, new in ((momentum, new_momentum), (matrix, new_matrix)):
-            if self.found_inf is not None:
-                new = torch.where(self.found_inf.bool(), old, new)
-            old.copy_(new)
+        size = lr * RMS * max(weight.shape[1:]) ** 0.5
+        new_weight = weight.mul(1 - lr * self.matrices["weight_decay"])
+        new_weight.add_(direction, alpha=-size)
+        if self.found_inf is not None:
+            is_skipped = self.found_inf.bool()
+            new_momentum = torch.where(is_skipped, momentum, new_momentum)
+            new_weight = torch.where(is_skipped, weight, new_weight)
+        torch._foreach_copy_(momenta, list(new_momentum.unbind()))
+        torch._foreach_copy_(matrices, list(new_weight.unbind()))
 
 
-def orthogonalize(matrix: Tensor) -> Tensor:
-    """U Vᵀ of a matrix U Σ Vᵀ [n m], roughly: its singular values are brought to about 0.7 to 1.2.
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """U Vᵀ of matrices U Σ Vᵀ [… n m], roughly: singular values are brought to about 0.7 to 1.2.
 
-    STEPS times X ← a X + (b A + c A²) X with A = X Xᵀ (Newton–Schulz; Jordan et al. 2024). X is the
+    STEPS times X ← a X + (b A + c A²) X with A = X Xᵀ (Newton–Schulz; Jordan et al. 2024). X is a
     matrix or its transpose, whichever has fewer rows.
     """
     a, b, c = COEFFICIENTS
-    is_wide = matrix.size(0) <= matrix.size(1)
-    x = matrix if is_wide else matrix.T
-    x = x / (x.norm() + 1e-7)
+    is_wide = matrices.size(-2) <= matrices.size(-1)
+    x = matrices if is_wide else matrices.mT
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(STEPS):
-        products = x @ x.T  # A
-        polynomial = torch.addmm(products, products, products, beta=b, alpha=c)  # b A + c A²
-        x = torch.addmm(x, polynomial, x, beta=a)
-    return x if is_wide else x.T
+        products = x @ x.mT  # A
+        polynomial = b * products + c * (products @ products)
+        x = a * x + polynomial @ x
+    return x if is_wide else x.mT

@@ -52,7 +52,7 @@ from nmt.training.schedule import (
     with_new_limits,
 )
 from nmt.training.state import VALIDATE_EVERY, TrainingDiverged, TrainState
-from nmt.training.threads import ThreadChoice, thread_choices
+from nmt.training.threads import ThreadChoice, faster_dtype, thread_choices
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
 from nmt.view.progress import Progress
@@ -157,15 +157,6 @@ def build_trainer(
         data.train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links, noise
     )
 
-    # Validation
-    decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
-    context = autocast(device, dtype)
-    translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    gold = read_validation_links(data.corpus, config)
-    validation = Validation(
-        data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold
-    )
-
     # The progress so far
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     if restored is None:
@@ -180,7 +171,6 @@ def build_trainer(
     elif options.max_minutes is None:
         state.validate_every = VALIDATE_EVERY
     state.best = world.broadcast(state.best)  # process 0 may have lost it
-    state.precision = precision_name(dtype) if precision == "auto" else precision
     state.batch_tokens = batch_tokens
     state.device = device.type
     state.batches_per_update = options.accumulate * world.size
@@ -189,6 +179,19 @@ def build_trainer(
     if old is not None:
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
+    if precision == "auto" and dtype == torch.bfloat16:
+        dtype = faster_dtype(train_step)
+        train_step.dtype = dtype
+    state.precision = precision_name(dtype) if precision == "auto" else precision
+
+    # Validation
+    decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
+    context = autocast(device, dtype)
+    translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
+    gold = read_validation_links(data.corpus, config)
+    validation = Validation(
+        data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold
+    )
     return Trainer(config, train_step, validation, checkpoints)
 
 
