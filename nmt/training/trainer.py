@@ -179,10 +179,11 @@ def build_trainer(
     if old is not None:
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
-    if precision == "auto" and dtype == torch.bfloat16:
+    if precision == "auto":
         dtype = faster_dtype(train_step)
         train_step.dtype = dtype
-    state.precision = precision_name(dtype) if precision == "auto" else precision
+        precision = precision_name(dtype)
+    state.precision = precision
 
     # Validation
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
