@@ -125,7 +125,8 @@ class Muon(torch.optim.AdamW):
             state.setdefault("step", torch.tensor(0.0))
         gradient = torch.stack([matrix.grad for matrix in matrices])  # type: ignore[misc] # [G n m]
         momentum = torch.stack(momenta)
-        weight = torch.stack([matrix.detach() for matrix in matrices])
+        weights = [matrix.detach() for matrix in matrices]
+        weight = torch.stack(weights)
 
         new_momentum = momentum.mul(self.momentum).add_(gradient)
         direction = orthogonalize(gradient.add_(new_momentum, alpha=self.momentum))
@@ -138,7 +139,7 @@ class Muon(torch.optim.AdamW):
             new_momentum = torch.where(is_skipped, momentum, new_momentum)
             new_weight = torch.where(is_skipped, weight, new_weight)
         torch._foreach_copy_(momenta, list(new_momentum.unbind()))
-        torch._foreach_copy_(matrices, list(new_weight.unbind()))
+        torch._foreach_copy_(weights, list(new_weight.unbind()))
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

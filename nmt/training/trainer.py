@@ -141,21 +141,7 @@ def build_trainer(
         options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
     )
 
-    # Batches. Guided alignment is without noise, since its links are between words of the text
-    shares = {kind.name: getattr(options, f"noise_{kind.name}") for kind in fields(Noise)}
-    noise = Noise(**shares)
-    links = None
-    if options.guided_alignment:
-        model.guided = True
-        shift = DECODER_STEPS[model.guided_step]  # rows of the weights before the first word's
-        noise = Noise()
-        Manifest(data.corpus).check([LINKS])
-        links = TrainingLinks(
-            data.corpus / LINKS, tokenizers, options.guided_alignment_tokenized, shift
-        )
-    batches = BatchIterator(
-        data.train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links, noise
-    )
+    batches = make_batches(config, data, model, batch_tokens)
 
     # The progress so far
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
@@ -194,6 +180,27 @@ def build_trainer(
         data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold
     )
     return Trainer(config, train_step, validation, checkpoints)
+
+
+def make_batches(
+    config: Config, data: TrainingData, model: EncoderDecoder, batch_tokens: int
+) -> BatchIterator:
+    """The training batches; with guided alignment also what the model's attention learns."""
+    options = config.train
+    shares = {kind.name: getattr(options, f"noise_{kind.name}") for kind in fields(Noise)}
+    noise = Noise(**shares)
+    links = None
+    if options.guided_alignment:
+        model.guided = True
+        noise = Noise()  # none, since the links are between words of the text
+        shift = DECODER_STEPS[model.guided_step]  # rows of the weights before the first word's
+        Manifest(data.corpus).check([LINKS])
+        path = data.corpus / LINKS
+        links = TrainingLinks(path, data.tokenizers, options.guided_alignment_tokenized, shift)
+    sampling = options.subword_sampling
+    return BatchIterator(
+        data.train, data.tokenizers, batch_tokens, config.seed, sampling, links, noise
+    )
 
 
 def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None:
