@@ -143,7 +143,8 @@ def test_so_many_sentences_may_wait(held, monkeypatch):
 
 
 def test_a_batcher_is_alive_until_a_batch_takes_too_long(held, monkeypatch):
-    begun = held.begun
+    begun = 1000.0  # a sum with it is exact
+    monkeypatch.setattr(held, "begun", begun)
     for seconds, is_alive in ((0, True), (60, True), (61, False)):
         clock = SimpleNamespace(monotonic=lambda seconds=seconds: begun + seconds)
         monkeypatch.setattr(batching, "time", clock)
