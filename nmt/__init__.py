@@ -33,6 +33,23 @@ if "OMP_WAIT_POLICY" not in os.environ:
 for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "64")
 
+
+def _is_intel_with_avx512() -> bool:
+    """Whether Linux names such a processor; elsewhere False."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first_processor = file.read(10_000)
+    except OSError:
+        return False
+    return "GenuineIntel" in first_processor and " avx512f " in first_processor
+
+
+# Intel's MKL adds up in another order with one thread than with two, unless it is told not to. Only
+# with the same bits may a training choose its number of threads (nmt/training/threads.py). Updates
+# and translations take as long as before; with the value AUTO,STRICT, translations take 15 % more.
+if _is_intel_with_avx512():
+    os.environ.setdefault("MKL_CBWR", "AVX512,STRICT")
+
 __version__ = "0.1.0"
 __all__ = ["Alignment", "Result", "Run", "Stopped", "Translation", "UserError", "load", "train"]
 MODULES = {

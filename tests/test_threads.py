@@ -271,13 +271,14 @@ def test_gradients_are_pytorchs_with_the_same_bits_in_any_number_of_threads(make
         assert_close(one, other)
 
 
-def test_a_training_has_the_same_bits_with_any_number_of_threads_that_is_chosen_from():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_training_has_the_same_bits_with_any_number_of_threads_that_is_chosen_from(dtype):
     """A machine whose products depend on the number of threads has no choice; the others must keep
     the bits."""
     weights = []
     for threads in (2, 1):
         torch.set_num_threads(2)
-        step = make_step("model=transformer_tiny", dtype=torch.bfloat16)
+        step = make_step("model=transformer_tiny", dtype=dtype)
         if threads not in thread_choices(step):
             pytest.skip("products depend on the number of threads here")
         torch.set_num_threads(threads)
