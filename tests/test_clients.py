@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.documents.translation import as_it_is
 from nmt.errors import UserError
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -545,7 +546,7 @@ def test_a_text_keeps_what_is_between_its_words(text, keeps_units):
         (str.upper, text.replace("Der Hund läuft", "DER HUND LÄUFT").replace("Ja", "JA")),
     ):
         read = texts.Text(text, "de", keeps_units)
-        answers = [texts.unchanged(segment.text) for segment in read.sentences]
+        answers = [as_it_is(segment.text) for segment in read.sentences]
         written = read.write([each._replace(text=change(each.text)) for each in answers])
         assert words_of_lines(written) == words_of_lines(wanted)
     for sentence in read.for_model():
@@ -613,7 +614,7 @@ def test_a_document_is_translated_in_a_modest_process():
     answers = []
     for sentence, weighed in zip(question.sentences, question.weighed, strict=True):
         assert weighed == ("Rad" in sentence)
-        answers.append(texts.unchanged(sentence)._replace(text=sentence.upper()))
+        answers.append(as_it_is(sentence)._replace(text=sentence.upper()))
     child.answer(answers)
     *texts_alone, xliff = child.receive(60).contents
     assert texts_alone == [b"DER HUND. 12", b'["JA <b>RAD</b>", "12"]']

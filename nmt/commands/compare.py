@@ -9,9 +9,10 @@ from pathlib import Path
 from nmt.commands import check_given
 from nmt.commands.evaluate import NEEDS, NOT_WITH, chosen_sets, valid_gold
 from nmt.corpus.files import report_write_errors
+from nmt.corpus.words import count_words
 from nmt.errors import UserError
 from nmt.evaluate.significance import check_samples
-from nmt.runs.comparison import compare_runs, count_words, write_report
+from nmt.runs.comparison import compare_runs, write_report
 from nmt.runs.folders import find_checkpoints
 from nmt.runs.results import check_writable
 from nmt.runs.run import Run, load

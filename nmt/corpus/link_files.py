@@ -14,7 +14,7 @@ from nmt.corpus.normalization import normalize
 from nmt.corpus.origin import Origin
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.tables import Pair
-from nmt.corpus.words import SPACELESS, word_spans
+from nmt.corpus.words import count_words
 from nmt.errors import UserError
 
 NAME = "train.align"
@@ -46,16 +46,9 @@ def with_links(pairs: Iterator[Pair], links: Path | None, place: str) -> Iterato
         for link in possible:
             # Words are only counted where there are fewer spaces than the link needs
             if link[0] > pair[0].count(" ") or link[1] > pair[1].count(" "):
-                check_link(link, [most_words(text) for text in pair], f"{links}:{number}")
+                words = [count_words(normalize(text)) for text in pair]
+                check_link(link, words, f"{links}:{number}")
         yield pair, line
-
-
-def most_words(text: str) -> int:
-    text = normalize(text)
-    words = 0
-    for start, end in word_spans(text):
-        words += end - start if SPACELESS.search(text[start:end]) else 1
-    return words
 
 
 def check_link(link: Link, words: Sequence[int], place: str) -> None:

@@ -91,6 +91,14 @@ def word_spans(text: str, tokenized: bool = False) -> list[Span]:
     return spans
 
 
+def count_words(text: str) -> int:
+    """Words and punctuation marks of a text; in a script without spaces each character is one."""
+    count = 0
+    for start, end in word_spans(text):
+        count += end - start if SPACELESS.search(text, start, end) else 1
+    return count
+
+
 def is_punctuation(character: str) -> bool:
     """Unicode category P or S, but not what replaces unknown pieces and invalid bytes."""
     return unicodedata.category(character)[0] in "PS" and character not in (UNKNOWN, "\ufffd")

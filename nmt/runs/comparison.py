@@ -14,7 +14,7 @@ from typing import Any
 from nmt.config.schema import to_dict
 from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.corpus.language_pairs import target_language
-from nmt.corpus.words import SPACELESS, word_spans
+from nmt.corpus.words import count_words
 from nmt.evaluate.aer import GoldAlignments, LayerSelector
 from nmt.evaluate.alignment import describe_extractor
 from nmt.evaluate.extraction import encode_pairs, fitting_pairs
@@ -263,14 +263,6 @@ def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[fl
     records = run.translator.force_decode_all(encode_pairs(run.translator, chosen))
     nll = -sum(sum(record.log_probabilities) for record in records)
     return math.exp(min(nll / max(words, 1), 700)), len(pairs) - len(chosen)
-
-
-def count_words(text: str) -> int:
-    """Words and punctuation marks of a text; in a script without spaces each character is one."""
-    count = 0
-    for start, end in word_spans(text):
-        count += end - start if SPACELESS.search(text, start, end) else 1
-    return count
 
 
 def length_groups(test_set: TestSet) -> dict[str, list[int]]:

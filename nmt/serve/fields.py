@@ -9,6 +9,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from nmt.corpus.parallel_text import is_unicode
 from nmt.errors import printable
 from nmt.serve.limits import Refusal
 
@@ -121,7 +122,7 @@ def text_field(values: Values, name: str) -> str:
     value = values.get(name)
     if value in (None, "", []):
         raise Refusal(400, f"Invalid request: missing {name} parameter")
-    if not isinstance(value, str) or not is_text(value):
+    if not isinstance(value, str) or not is_unicode(value):
         raise Refusal(400, f"Invalid request: {name} is not text")
     return value
 
@@ -150,8 +151,3 @@ def given_value(values: Values, name: str) -> str:
     """A value as it is written; "" if it is not given."""
     value = values.get(name)
     return "" if value is None else str(value)
-
-
-def is_text(text: str) -> bool:
-    """Whether a text can be encoded; JSON may hold half a surrogate pair."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from nmt.corpus.checks import Pair
+from nmt.corpus.parallel_text import is_unicode
 from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
 from nmt.serve.clients import wrong_key
@@ -24,7 +25,6 @@ from nmt.serve.fields import (
     Values,
     details_field,
     given_value,
-    is_text,
     number_field,
     read_fields,
     text_field,
@@ -300,7 +300,7 @@ def given_texts(values: Values) -> list[str]:
     """The text or the texts of a request; raises Refusal."""
     given = values.get("q")
     texts = given if isinstance(given, list) and given else [text_field(values, "q")]
-    if not all(isinstance(text, str) and is_text(text) for text in texts):
+    if not all(isinstance(text, str) and is_unicode(text) for text in texts):
         raise Refusal(400, "Invalid request: q is a text or a list of texts")
     return texts
 
@@ -335,7 +335,7 @@ def file_field(values: Values) -> tuple[Path, bytes]:
     if not isinstance(file, tuple) or not file[0]:
         raise Refusal(400, "Invalid request: missing file parameter")
     name, content = file
-    if not is_text(name):
+    if not is_unicode(name):
         raise Refusal(400, "Invalid request: the name of the file is not text")
     path = Path(name.replace("\\", "/"))
     extension = path.suffix.lower()

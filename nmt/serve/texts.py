@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nmt.corpus.languages import base_code
 from nmt.corpus.words import Span
 from nmt.data.text_filter import has_words
@@ -18,8 +16,7 @@ from nmt.documents.segment import (
     text_part,
     written,
 )
-from nmt.documents.translation import Row, sentence_spans
-from nmt.documents.word_weights import WordWeights, whole_words
+from nmt.documents.translation import Row, as_it_is, sentence_spans
 from nmt.serve.memory import Memory
 
 MOST_COMPARED = 50  # sentences of a text for which something similar is looked for
@@ -118,16 +115,10 @@ class Text:
             results = []
             for start, end in spans:
                 text = segment.text[start:end]
-                result = next(remaining) if has_words(text) else unchanged(text)
+                result = next(remaining) if has_words(text) else as_it_is(text)
                 # the model has nothing to say; a text is not lost for that
                 if not result.text.strip():
-                    result = unchanged(text)
+                    result = as_it_is(text)
                 results.append(result)
             segment.translation = put_back(segment, spans, results)
         return written(self.parts)
-
-
-def unchanged(text: str) -> TranslatedSentence:
-    """A sentence as its own translation: each word comes from itself."""
-    words = whole_words(text)
-    return TranslatedSentence(text, WordWeights(words, words, np.eye(len(words))))
