@@ -1,11 +1,17 @@
 """Documents of text with markup: dialects of templates and of each format, and time that is linear
 in the input."""
 
+import re
 import time
+from collections import Counter
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 from documents import check_marked, translated, translated_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from nmt.documents.formats import open_document, read_document
 from nmt.documents.markdown import count_blocks
@@ -177,6 +183,77 @@ def test_a_translation_makes_no_other_block(start):
     text = "ein Rad\n\n- so\n\n> ja\n"
     new = translated(".md", text, lambda sentence: start + sentence)
     assert new != text and count_blocks(new.encode()) == count_blocks(text.encode())
+
+
+SIGNS_OF_MARKDOWN = ["*", "_", "**", "__", "~~"]
+TARGET_WORDS = ["字", "「字」", "word", "word,", "(word)", "€5", "ที่"]
+
+
+@st.composite
+def emphasised(draw, signs: list[str], depth: int = 0, around: str = "") -> str:
+    """Words, some of them between signs; none of a sign inside of the same one."""
+    pieces = draw(st.lists(st.sampled_from(["Wort", *signs]), min_size=1, max_size=4))
+    for index, piece in enumerate(pieces):
+        if piece == "Wort":
+            continue
+        if piece[0] in around or depth == 2:
+            pieces[index] = "Haus"
+        else:
+            inside = draw(emphasised(signs, depth + 1, around + piece[0]))
+            pieces[index] = f"{piece}{inside}{piece}"
+    return " ".join(pieces)
+
+
+def joined_words(words: list[str], space: str):
+    """A translator whose words are these, one after the other."""
+    waiting = cycle(words)
+    return lambda sentence: space.join(next(waiting) for _ in sentence.split())
+
+
+@settings(max_examples=200)
+@given(
+    emphasised(SIGNS_OF_MARKDOWN),
+    st.lists(st.sampled_from(TARGET_WORDS), min_size=1, max_size=6),
+    st.sampled_from(["", "", " "]),
+)
+def test_emphasis_of_markdown_is_read_as_such_wherever_it_is(source, words, space):
+    new = translated(".md", f"{source}\n", joined_words(words, space))
+    parser = MarkdownIt("commonmark").enable("strikethrough")
+
+    def emphases(text: str) -> Counter[str]:
+        [block] = parser.parseInline(text)
+        kinds = Counter(child.tag for child in block.children if child.nesting == 1)
+        html = [child.content for child in block.children if child.type == "html_inline"]
+        kinds += Counter(tag.strip("<>") for tag in html if not tag.startswith("</"))
+        kinds["s"] += kinds.pop("del", 0)
+        return kinds
+
+    assert emphases(new) == emphases(source)
+    [block] = parser.parseInline(new)
+    assert not re.search("[*_~]", "".join(each.content for each in block.children if not each.tag))
+
+
+@settings(max_examples=200)
+@given(
+    emphasised(["*", "_", "#", "**", "__"]),
+    st.lists(st.sampled_from(TARGET_WORDS), min_size=1, max_size=6),
+    st.sampled_from(["", "", " "]),
+)
+def test_emphasis_of_asciidoc_is_read_as_such_wherever_it_is(source, words, space):
+    """A doubled sign counts everywhere, a single one only where it touches no word."""
+    new = translated(".adoc", f"{source}\n", joined_words(words, space))
+    text = re.sub("[\u0e35\u0e48]", "v", new)  # vowel signs, which `re` takes for no letters
+    counts = Counter[str]()
+    for sign in "*_#":
+        name = re.escape(sign)
+        pair = r"<\1>"
+        text, doubled = re.subn(f"{name}{name}(.+?){name}{name}", pair, text)
+        single = rf"(?<![\w;:}}]){name}(\S|\S.*?\S){name}(?!\w)"
+        text, alone = re.subn(single, pair, text)
+        counts[sign] = doubled + alone
+    assert not re.search("[*_#]", text)
+    for sign in "*_#":
+        assert counts[sign] == len(re.findall(rf"(?:{re.escape(sign)})+", source)) // 2
 
 
 def test_a_pdf_is_refused(tmp_path):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from nmt.documents.emphasis import asciidoc_emphasis
 from nmt.documents.markdown import InlineReader
 from nmt.documents.plain_text import newline_of
 from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Part, Segment, left_if_letters
@@ -64,6 +65,7 @@ class AsciiDocReader(InlineReader):
     NOT_IN_WORDS = ("*", "_", "#")
     UNBROKEN = re.compile("(?!)")
     unescape: Callable[[str], str] = staticmethod(str)
+    write_emphasis: Callable[[str], str] = staticmethod(asciidoc_emphasis)
 
     def escape(self, text: str) -> str:
         return text

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from nmt.documents.emphasis import SIGNS, markdown_emphasis, marked
 from nmt.documents.html import (
     FORMULA,
     TOKEN,
@@ -106,7 +107,7 @@ LINE_START = re.compile(
     r"|!!!\s|\?\?\?\+?\s|===[!+]?\s))"
 )
 LITERAL = re.compile(
-    r"\\(?![A-Za-z0-9])|`|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|==|~~"
+    r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|==|~~"
     r"|\](?=[(\[:])|(?<=\[)\[|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
 ENTITIES = {"&": "&amp;", "<": "&lt;"}  # all other signs get a backslash
@@ -610,6 +611,7 @@ class InlineReader:
         rf"{CODE_SPAN.pattern}|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)|<[A-Za-z/][^<>\n]*>"
     )
     unescape: Callable[[str], str] = staticmethod(html.unescape)
+    write_emphasis: Callable[[str], str] = staticmethod(markdown_emphasis)
 
     def __init__(
         self,
@@ -663,7 +665,10 @@ class InlineReader:
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment of what was read; emphasis without an end is text."""
         self.builder.tags_to_text([*self.unpaired, *self.runs])
-        return self.builder.build(raw, layout)
+        for tag in self.builder.tags:
+            if SIGNS.fullmatch(tag.name):
+                tag.parts[0] = marked(str(tag.parts[0]), tag.kind == Kind.OPEN)
+        return self.builder.build(raw, lambda text: layout(self.write_emphasis(text)))
 
     def read_match(self, markup: re.Match[str], end: int) -> int:
         """Read what PATTERN matches, in a text up to `end`; returns the position after it."""
