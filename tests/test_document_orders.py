@@ -55,7 +55,7 @@ BLOCKS = {
                 "'''",
             ),
             *("....\nso\n....", "++++\nso\n++++", "////\nso\n////", "```ruby\nso\n```"),
-            *(",===\nso,ja\n,===", "|===\n|«ja» |«so»\n|===", "====\n«ja»\n====", "// so"),
+            *(",===\n«so»,«ja»\n,===", "|===\n|«ja» |«so»\n|===", "====\n«ja»\n====", "// so"),
             *("[source,ruby]\nputs ja", "[source]\n----\nso\n----", ":x: so", "NOTE: «ja»"),
             *("image::a.png[«ein Bild»]", "kroki::a.puml[so]", "«Rad»:: «ein Ding»"),
         ],

@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from documents import check_marked, translated, translated_bytes
+from documents import check_marked, sentences_of, translated, translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -132,6 +132,29 @@ def test_structure_stays_and_text_is_translated(extension, marked):
 def test_cells_of_inner_tables_alone_are_between_exclamation_marks(table, cells):
     [field] = read_document(Path("a.adoc"), table.encode()).fields
     assert [segment.text for segment in segments(field.parts)] == cells
+
+
+TABLES = [  # of AsciiDoc, with their cells
+    ("[separator=¦]\n|===\n¦ein Rad 2+¦so | da\n|===\n", ["ein Rad", "so | da"]),
+    ('[cols="1,1"]\n[separator=";"]\n.Rad\n|===\n;ja;so\n|===\n', ["Rad", "ja", "so"]),
+    ("|===\n|ein|Rad \\| so\n|===\n", ["ein", "Rad | so"]),
+    ("|===\na|\n!===\n! ein \\! so ! da\n!===\n|===\n", ["ein ! so", "da"]),
+    ('[%header,format=csv]\n|===\nRad, "so, ja"\n"er\nja","ein ""Rad"" so"\n|===\n', None),
+    (",===\nRad, so\n,===\n", ["Rad", "so"]),
+    ('[format="tsv"]\n|===\nein, so\tja\n|===\n', ["ein, so", "ja"]),
+    (":===\nRad:so\\: ja\n:===\n", ["Rad", "so: ja"]),
+    ("[format=dsv,separator=;]\n|===\nRad;so: ja\n|===\n", ["Rad", "so: ja"]),
+]
+
+
+@pytest.mark.parametrize(("table", "cells"), TABLES)
+def test_a_table_keeps_its_cells_whatever_is_translated_into_them(table, cells):
+    cells = cells or ["Rad", "so, ja", "er ja", 'ein "Rad" so']
+    assert sentences_of(".adoc", table) == cells
+    answer = 'ja | "so", ja: da; so ! da ¦ ja'
+    new = translated(".adoc", table, lambda _: answer)
+    assert sentences_of(".adoc", new) == [answer] * len(cells)
+    assert new.count("\n") == table.replace("er\nja", "er ja").count("\n")
 
 
 def test_subtitles():

@@ -6,6 +6,8 @@ tables, and stops at an item without text. Left and counted: attributes, macros,
 lines such as ----.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +18,9 @@ from nmt.documents.markdown import InlineReader
 from nmt.documents.plain_text import newline_of
 from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Part, Segment, left_if_letters
 
-VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*|[,:]={3,})[ \t]*$")
+VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*)[ \t]*$")
 DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,}|'{3,}|<{3,}|\+)[ \t]*$")
-TABLE = re.compile(r"[|!]={3,}[ \t]*$")
+TABLE = re.compile(r"(?P<sign>[|!,:])={3,}[ \t]*$")
 # What a line begins with that is no text; the text is behind it.
 LINE = re.compile(
     r"(?P<comment>//(?!/).*)"
@@ -37,16 +39,16 @@ ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
 CODE_STYLE = re.compile(
     r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[(?:[%.][\w-]+)*,\s*\w+\]"
 )
-CELL_STYLE = r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?"
-# What is between cells; ! is, in a table inside of a cell, which is between lines such as !===.
-CELL = re.compile(
-    rf"(?P<nested>(?:^|(?<=\|))[ \t]*!={{3,}}[ \t]*\r?$)|{CELL_STYLE}(?:\||(?P<inner>!))",
-    re.MULTILINE,
-)
+# What a table's style says about it: [separator=¦], [%header,format="csv"]
+TABLE_ATTRIBUTE = re.compile(r"\b(format|separator)[ \t]*=[ \t]*(\"[^\"\n]*\"|[^\s,\]]*)")
+SEPARATORS = {"psv": "|", "csv": ",", "tsv": "\t", "dsv": ":"}
+FORMAT_OF_SIGN = {",": "csv", ":": "dsv"}
+CELL_STYLE = r"(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?"
+PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*")
 # Behind the text of a macro, such as ,window=_blank
 NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 LINE_START = re.compile(
-    r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})"
+    r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!,:]={3})"
 )
 
 
@@ -77,6 +79,13 @@ class AsciiDocReader(InlineReader):
 Piece = tuple[int, int, Part]  # what is text or left, with its place
 
 
+class Escapes(NamedTuple):
+    """How the text of a cell is read and written."""
+
+    read: Callable[[str], str]
+    write: Callable[[str], str]
+
+
 class Line(NamedTuple):
     """A line without its end."""
 
@@ -100,7 +109,7 @@ def pieces(text: str) -> Iterator[Piece]:
         for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)
     ]
     index = 0
-    is_code = False  # the style before a block says so
+    style = ""  # the lines before a block that say what it is
     is_header = False  # the lines below the document's title: its author
     while index < len(lines):
         line = lines[index]
@@ -113,46 +122,52 @@ def pieces(text: str) -> Iterator[Piece]:
             after = block_end(lines, index)
             reason = COMMENTS if line.text.startswith("////") else AS_CODE
             yield left(text, line.start, lines[after - 1].end, reason)
-            is_code = False
+            style = ""
             is_header = False
         elif TABLE.match(line.text):
             after = block_end(lines, index)
             begin = lines[index + 1].start if after > index + 1 else line.end
-            yield from cells(text, begin, lines[after - 1].start, line.text.startswith("!"))
-            is_code = False
+            yield from table_of(line.text, style).pieces(text, begin, lines[after - 1].start)
+            style = ""
             is_header = False
 
-        # Single lines without text
+        # Single lines
         elif not line.text.strip():
-            is_code = False
+            style = ""
             is_header = False
-        elif is_code and DELIMITER.match(line.text):
+        elif is_code(style) and DELIMITER.match(line.text):
             after = block_end(lines, index)
             yield left(text, line.start, lines[after - 1].end)
-            is_code = False
+            style = ""
             is_header = False
         elif DELIMITER.match(line.text):
             is_header = False
         elif kind == "style":
-            is_code = bool(CODE_STYLE.match(line.text))
+            style += f"{line.text}\n"
             yield left(text, line.start, line.end)
         elif match and kind in ("comment", "attribute", "macro"):
             yield from left_line(text, line, match)
-
-        # Paragraphs
-        elif is_code or (is_header and not match) or (line.text[0] in " \t" and kind != "item"):
-            after = paragraph_end(lines, index)
-            yield left(text, line.start, lines[after - 1].end)
-            is_code = False
-            is_header = False
-        else:
-            if kind != "title":
-                after = paragraph_end(lines, index)
-            yield from prose(text, lines[index:after], match)
-            is_code = False
+        elif kind == "title":  # the style before the title of a block is that of the block
+            yield from prose(text, [line], match)
+            style = style if line.text.startswith(".") else ""
             is_header = index == 0 and line.text.startswith("= ")
 
+        # Paragraphs
+        else:
+            after = paragraph_end(lines, index)
+            is_indented = line.text[0] in " \t" and kind != "item"
+            if is_code(style) or (is_header and not match) or is_indented:
+                yield left(text, line.start, lines[after - 1].end)
+            else:
+                yield from prose(text, lines[index:after], match)
+            style = ""
+            is_header = False
+
         index = after
+
+
+def is_code(style: str) -> bool:
+    return any(CODE_STYLE.match(line) for line in style.splitlines())
 
 
 def left(text: str, start: int, end: int, reason: str = AS_CODE) -> Piece:
@@ -213,41 +228,136 @@ def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iter
         yield read_text(text, start, end)
 
 
-def cells(text: str, start: int, end: int, is_inner: bool) -> Iterator[Piece]:
-    """The cells of a table between its two lines; paragraphs in a cell are texts of their own."""
-    edges = [start]
-    for match in CELL.finditer(text, start, end):
-        if match["nested"]:
-            is_inner = not is_inner
-        if is_inner or not match["inner"]:
-            edges += match.span()
-    edges.append(end)
-    for first, last in zip(edges[::2], edges[1::2], strict=True):
-        for match in re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*").finditer(text, first, last):
-            yield read_text(text, match.start(), match.start() + len(match[0].rstrip()))
-
-
-def read_text(text: str, start: int, end: int) -> Piece:
-    """The text of a block."""
+def read_text(text: str, start: int, end: int, escapes: Escapes | None = None) -> Piece:
+    """The text of a block, or of a cell whose signs have escapes of their own."""
     raw = text[start:end]
-    reader = AsciiDocReader("\n".join(raw.splitlines()))
+    plain = escapes.read(raw) if escapes else raw
+    reader = AsciiDocReader("\n".join(plain.splitlines()))
     reader.read(0, len(reader.text))
-    part = reader.build(raw, reader.layout(newline_of(raw)))
+    lay_out = reader.layout(newline_of(raw))
+
+    def write(translation: str) -> str:
+        laid_out = lay_out(translation)
+        return escapes.write(laid_out) if escapes else laid_out
+
+    part = reader.build(raw, write)
     if not isinstance(part, Segment):
         part = left_if_letters(raw, AS_CODE)
     return start, end, part
 
 
+# --------------------------------------------------------------------------------------------------
+# Tables
+
+
+class Table(NamedTuple):
+    """How a table divides its cells."""
+
+    format: str  # a key of SEPARATORS
+    separator: str
+
+    def pieces(self, text: str, start: int, end: int) -> Iterator[Piece]:
+        """The texts of its cells, which stand between its two lines."""
+        if self.format == "psv":
+            return self.cells(text, start, end)
+        if self.format == "dsv":
+            return self.cells_of_dsv(text, start, end)
+        return self.cells_of_csv(text, start, end)
+
+    def cells(self, text: str, start: int, end: int) -> Iterator[Piece]:
+        """Each cell is behind a separator.
+
+        In a table inside of a cell, between lines such as !===, it is behind an exclamation mark.
+        """
+        sign = re.escape(self.separator)
+        separator = re.compile(
+            rf"(?P<nested>(?:^|(?<={sign}))[ \t]*!={{3,}}[ \t]*\r?$)"
+            rf"|(?:(?:^|(?<=[ \t])){CELL_STYLE})?(?<!\\)(?:(?P<outer>{sign})|!)",
+            re.MULTILINE,
+        )
+        is_inner = False
+        first = start
+        for match in separator.finditer(text, start, end):
+            if not (is_inner or match["outer"] or match["nested"]):
+                continue
+            yield from cell_texts(text, first, match.start(), self.escapes(is_inner))
+            first = match.end()
+            if match["nested"]:
+                is_inner = not is_inner
+        yield from cell_texts(text, first, end, self.escapes(is_inner))
+
+    def cells_of_dsv(self, text: str, start: int, end: int) -> Iterator[Piece]:
+        """A row is a line, and separators are between its cells."""
+        cell = re.compile(rf"(?:\\.|(?!{re.escape(self.separator)})[^\r\n])+")
+        for match in cell.finditer(text, start, end):
+            yield from cell_texts(text, *match.span(), self.escapes())
+
+    def cells_of_csv(self, text: str, start: int, end: int) -> Iterator[Piece]:
+        """As in CSV: a cell in quotation marks may have separators, lines and doubled marks."""
+        sign = re.escape(self.separator)
+        quoted = rf"\"(?P<quoted>(?:[^\"]|\"\")*)\" *(?={sign}|\r?\n|\Z)"
+        bare = rf"(?P<bare>(?:(?!{sign})[^\r\n])*)"
+        cell = re.compile(rf" *(?:{quoted}|{bare})(?:{sign}|\r?\n|\Z)")
+        in_quotes = Escapes(lambda raw: raw.replace('""', '"'), lambda new: new.replace('"', '""'))
+        without_quotes = Escapes(str, self.quoted_if_needed)
+        for match in cell.finditer(text, start, end):
+            if match["quoted"] is None:
+                yield from cell_texts(text, *match.span("bare"), without_quotes)
+            else:
+                yield from cell_texts(text, *match.span("quoted"), in_quotes)
+
+    def quoted_if_needed(self, cell: str) -> str:
+        if self.separator in cell or '"' in cell:
+            cell = '"' + cell.replace('"', '""') + '"'
+        return cell
+
+    def escapes(self, is_inner: bool = False) -> Escapes:
+        """Separators in a text have a backslash before them."""
+        signs = re.escape(self.separator)
+        if is_inner:
+            signs += "|!"
+        return Escapes(
+            lambda raw: re.sub(rf"\\({signs})", r"\1", raw),
+            lambda new: re.sub(signs, r"\\\g<0>", new),
+        )
+
+
+def table_of(line: str, style: str) -> Table:
+    """The table that begins with a line such as |===, below lines with its style."""
+    sign = line[0]
+    attributes = {name: value.strip('"') for name, value in TABLE_ATTRIBUTE.findall(style)}
+    table_format = attributes.get("format", "")
+    if table_format not in SEPARATORS:
+        table_format = FORMAT_OF_SIGN.get(sign, "psv")
+    separator = attributes.get("separator", "").replace("\\t", "\t")
+    if not separator:
+        separator = "!" if sign == "!" else SEPARATORS[table_format]
+    return Table(table_format, separator)
+
+
+def cell_texts(text: str, start: int, end: int, escapes: Escapes) -> Iterator[Piece]:
+    """The paragraphs of a cell, which are texts of their own."""
+    for match in PARAGRAPH.finditer(text, start, end):
+        yield read_text(text, match.start(), match.start() + len(match[0].rstrip()), escapes)
+
+
 def count_lines(data: bytes) -> Counter[str]:
-    """Of AsciiDoc: lines by what they begin with, and cells."""
+    """Of AsciiDoc: lines by what they begin with, and separators of cells."""
     counts = Counter[str]()
-    is_table = False
+    table: Table | None = None
+    end = ""  # the line that ends the table
+    style = ""
     for line in data.decode("utf-8-sig").splitlines():
         match = LINE.match(line)
-        if TABLE.match(line):
-            is_table = not is_table
-        elif is_table:
-            counts["cells"] += line.count("|")
-        elif match and match.lastgroup:
+        if table and line.strip() == end:
+            table = None
+        elif TABLE.match(line) and not table:
+            table = table_of(line, style)
+            end = line.strip()
+            style = ""
+        elif table and table.format == "psv":
+            counts["cells"] += len(re.findall(rf"(?<!\\){re.escape(table.separator)}", line))
+        elif match and match.lastgroup and not table:
             counts[f"lines of the kind {match.lastgroup}"] += 1
+            style += f"{line}\n" if match["style"] else ""
     return counts
