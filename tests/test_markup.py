@@ -183,6 +183,16 @@ def test_subtitles():
     assert counts == {"translated": 3, "code": 2, "comments": 1}
 
 
+@pytest.mark.parametrize("answer", ["{ja} so {", "so } ja", r"{\i1}so"])
+def test_braces_of_subtitles_are_text_behind_a_backslash_alone(answer):
+    start = "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,"
+    marked = r"{\i1}«ein» \{«Rad ist» {\b1}«da»\} {Notiz}«und so»\N«ja»"
+    assert check_marked(".ass", f"{start}{marked}\n") == {"translated": 1, "comments": 1}
+    new = translated(".ass", f"{start}ein Rad\n", lambda _: answer)
+    [segment] = segments(read_document(Path("a.ass"), new.encode()).fields[0].parts)
+    assert "".join(segment.shown.get(sign, sign) for sign in segment.text) == answer
+
+
 def test_what_is_left_has_its_reason():
     html = (
         "<!-- so --><script>so</script><p translate=no>so</p><p "

@@ -159,9 +159,15 @@ LINE = {
     **dict.fromkeys(("srt", "vtt"), re.compile(r"(?P<line>[^\r\n]*\S)")),
     "ass": re.compile(r"(?:\\[Nn])*(?P<line>(?:(?!\\[Nn])[^\r\n])+)"),
 }
-INLINE = re.compile(
-    r"(?P<drawing>\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}[^{}\r\n]*)|(?P<space>\\h)"
-    r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>"
+INLINE_PATTERN = (
+    r"(?P<drawing>BRACE[^{}\r\n]*\\p[1-9][^{}\r\n]*\}[^{}\r\n]*)|(?P<space>\\h)"
+    r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|<[\d:.]+>|(?P<block>BLOCK)"
+)
+INLINE = re.compile(INLINE_PATTERN.replace("BRACE", r"\{").replace("BLOCK", r"\{[\\/][^{}\r\n]*\}"))
+# In ASS, all between braces is a style or a comment, and a backslash makes a brace a sign.
+BRACE = r"(?<!\\)\{"
+INLINE_OF_ASS = re.compile(
+    INLINE_PATTERN.replace("BRACE", BRACE).replace("BLOCK", rf"{BRACE}[^}}\r\n]*\}}")
 )
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 # What begins a line of another speaker, or of a sound: a name in capitals, [, ( in capitals, a note
@@ -180,6 +186,7 @@ class Line(NamedTuple):
     end: int
     seen_from: float
     seen_until: float
+    seen: str  # its text without styles
 
 
 def read_subtitles(text: str) -> Iterator[Part]:
@@ -188,12 +195,13 @@ def read_subtitles(text: str) -> Iterator[Part]:
     Raises Malformed. A reader of our own, because translate-toolkit drops styles, comments and
     places of WebVTT. A sentence over several lines or cues is translated as one, then divided.
     """
-    lines = list(subtitle_lines(text))
-    stops = sum(bool(FULL_STOP.search(seen_text(text, line))) for line in lines)
+    kind = kind_of(text)
+    lines = list(subtitle_lines(text, kind))
+    stops = sum(bool(FULL_STOP.search(line.seen)) for line in lines)
     has_stops = stops * MOST_LINES >= len(lines)
     groups: list[list[Line]] = []
     for line in lines:
-        if groups and joins(text, groups[-1], line, has_stops):
+        if groups and joins(groups[-1], line, has_stops):
             groups[-1].append(line)
         else:
             groups.append([line])
@@ -202,7 +210,7 @@ def read_subtitles(text: str) -> Iterator[Part]:
         dash = DASH.match(text, group[0].start, group[0].end)
         start = dash.end() if dash else group[0].start
         yield from between_cues(text[position:start])
-        yield line_segment(text, group, start)
+        yield line_segment(text, kind, group, start)
         position = group[-1].end
     yield from between_cues(text[position:])
 
@@ -231,13 +239,16 @@ def between_cues(text: str) -> Iterator[Part]:
     yield left_if_letters("".join(lines), reason)
 
 
-def subtitle_lines(text: str) -> Iterator[Line]:
+def kind_of(text: str) -> str:
+    if text.startswith("WEBVTT"):
+        return "vtt"
+    return "srt" if CUE.search(text) else "ass"
+
+
+def subtitle_lines(text: str, kind: str) -> Iterator[Line]:
     """The lines of all cues that are not blank; raises Malformed where there is no cue."""
-    kind = "vtt" if text.startswith("WEBVTT") else "srt"
-    cues = list(CUE.finditer(text))
-    if not cues:
-        kind = "ass"
-        cues = list(DIALOGUE.finditer(text))
+    cues = list((DIALOGUE if kind == "ass" else CUE).finditer(text))
+    inline = INLINE_OF_ASS if kind == "ass" else INLINE
     if text.strip() and not cues:
         raise Malformed("there is no line of times such as 00:01:02,500 --> 00:01:04,000")
     starts_of_following = [*(cue.start() for cue in cues[1:]), len(text)]
@@ -255,18 +266,15 @@ def subtitle_lines(text: str) -> Iterator[Line]:
                 )
             if line.strip():
                 start = match.end() - len(line.lstrip())
-                yield Line(start, match.end(), seen_from, seen_until)
+                seen = inline.sub("", line).strip()
+                yield Line(start, match.end(), seen_from, seen_until, seen)
 
 
 def seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
     return 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
 
 
-def seen_text(text: str, line: Line) -> str:
-    return INLINE.sub("", text[line.start : line.end]).strip()
-
-
-def joins(text: str, group: Sequence[Line], line: Line, has_stops: bool) -> bool:
+def joins(group: Sequence[Line], line: Line, has_stops: bool) -> bool:
     """Whether a line goes on with the sentence of those before it.
 
     It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's
@@ -281,11 +289,9 @@ def joins(text: str, group: Sequence[Line], line: Line, has_stops: bool) -> bool
     is_same_cue = line.seen_from == last.seen_from
     if not is_same_cue and line.seen_from - last.seen_until > LONGEST_GAP:
         return False
-    before = seen_text(text, last)
-    after = seen_text(text, line)
-    if not is_same_cue and not has_stops and SPACELESS.match(before[-1:]):
+    if not is_same_cue and not has_stops and SPACELESS.match(last.seen[-1:]):
         return False
-    return not SENTENCE_END.search(before) and not begins_speech(after)
+    return not SENTENCE_END.search(last.seen) and not begins_speech(line.seen)
 
 
 def begins_speech(line: str) -> bool:
@@ -294,26 +300,37 @@ def begins_speech(line: str) -> bool:
     return is_named or DASH.match(line) is not None
 
 
-def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
-    has_entities = text.startswith("WEBVTT")
-    escape: Callable[[str], str] = partial(html.escape, quote=False) if has_entities else str
-    unescape: Callable[[str], str] = html.unescape if has_entities else str
+def line_segment(text: str, kind: str, group: Sequence[Line], start: int) -> Part:
+    escape: Callable[[str], str] = str
+    unescape: Callable[[str], str] = str
+    if kind == "vtt":
+        escape = partial(html.escape, quote=False)
+        unescape = html.unescape
+    elif kind == "ass":
+        has_escaped = "\\}" in text[start : group[-1].end]
+        escape = partial(re.sub, "[{}]" if has_escaped else "{", r"\\\g<0>")
+        unescape = partial(re.sub, r"\\([{}])", r"\1")
+    inline = INLINE_OF_ASS if kind == "ass" else INLINE
     builder = SegmentBuilder(escape)
     position = start
     for line in group:
         if line is not group[0]:
             builder.add(Kind.BREAK, [text[position : line.start]])
             position = line.start
-        for match in INLINE.finditer(text, position, line.end):
+        for match in inline.finditer(text, position, line.end):
             builder.add_text(unescape(text[position : match.start()]))
             name = match["name"] or ""
-            kind = Kind.POINT
+            tag_kind = Kind.POINT
             if match["space"]:
-                kind = Kind.BREAK
+                tag_kind = Kind.BREAK
             elif name:
-                kind = Kind.CLOSE if match["close"] else Kind.OPEN
-            raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
-            builder.add(kind, [raw], name.lower())
+                tag_kind = Kind.CLOSE if match["close"] else Kind.OPEN
+            raw = match[0]
+            if match["drawing"]:
+                raw = Left(raw, AS_CODE)
+            elif match["block"] and "\\" not in raw:
+                raw = left_if_letters(raw, COMMENTS)
+            builder.add(tag_kind, [raw], name.lower())
             position = match.end()
         builder.add_text(unescape(text[position : line.end]))
         position = line.end
