@@ -61,7 +61,7 @@ def test_only_text_changes(extension):
         )
 
 
-@pytest.mark.parametrize("extension", sorted({*SAMPLES} - {".po"}))  # gettext permits none
+@pytest.mark.parametrize("extension", sorted(SAMPLES))
 def test_a_byte_order_mark_stays(extension):
     before, after = (("\ufeff" + text).encode() for text in SAMPLES[extension])
     assert translated_bytes(extension, before)[0] == after
@@ -516,6 +516,25 @@ PLURAL = (
     'msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] "{}"\nmsgstr[1] ""\n\nmsgid '
     '"da"\nmsgstr "{}"\n'
 )
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_message_without_a_new_translation_keeps_its_bytes(mark, newline):
+    """Also what translate-toolkit writes in another way: spaces, lines, the order of comments."""
+    if not hasattr(pytest.importorskip("translate.storage.base").TranslationUnit, "line_number"):
+        pytest.skip("needs translate-toolkit 3.18")
+    kept = [
+        '#  Kopf\n#: a.c:1\nmsgid   "da"\nmsgstr  "there"\n',
+        'msgid ""\n"das "\n"Rad"\nmsgstr "the wheel"\n\n\n',
+        '#~ msgid  "weg"\n#~ msgstr "gone"\n#  Ende',
+    ]
+    header = 'msgid   ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+    new = 'msgid "ja"\nmsgstr ""\n'
+    text = mark + "\n".join([header, kept[0], new, *kept[1:]])
+    wanted = text.replace(new, '#, fuzzy\nmsgid "ja"\nmsgstr "JA"\n')
+    data = text.replace("\n", newline).encode()
+    assert translated_bytes(".po", data)[0].decode() == wanted.replace("\n", newline)
 
 
 def test_forms_of_a_plural_are_filled_one_by_one():

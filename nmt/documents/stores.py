@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from nmt.documents.segment import (
     check_encoding,
     message_part,
     message_spans,
+    spliced,
 )
 from nmt.errors import UserError, install_extra
 
@@ -154,7 +156,8 @@ def tagged_parts(text: str) -> list[Part]:
 def read_po(data: bytes, retranslate: bool) -> Document:
     """Gettext: what is fuzzy, or only copies its source, is translated anew."""
     store = open_po(data)
-    document = Document([], lambda: bytes(store))
+    before = [str(unit) for unit in store.units]
+    document = Document([], lambda: write_po(store, data, before))
     for unit in store.units:
         if unit.isobsolete():
             document.leave("\n".join([*texts_of(unit.source), *texts_of(unit.target)]), OBSOLETE)
@@ -164,6 +167,30 @@ def read_po(data: bytes, retranslate: bool) -> Document:
             count = int(number) if number.isdecimal() else max(len(texts_of(unit.target)), 2)
             add_unit(document, unit, count, retranslate)
     return document
+
+
+def write_po(store: Any, data: bytes, before: Sequence[str]) -> bytes:
+    """The file with the units that have changed; each other one keeps its bytes.
+
+    `before`: how translate-toolkit wrote the units when it had read them.
+    """
+    mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+    lines = [getattr(unit, "line_number", 0) for unit in store.units]
+    if 0 in lines:  # translate-toolkit before 3.18
+        return mark + bytes(store)
+
+    newline = store.newline.encode()
+    starts = [len(mark)]  # of the lines
+    for line in data.removeprefix(mark).split(newline):
+        starts.append(starts[-1] + len(line + newline))
+    places = [starts[line - 1] for line in lines]
+    new = {}
+    for unit, old, place in zip(store.units, before, pairwise([*places, len(data)]), strict=True):
+        start, end = place
+        if str(unit) != old:
+            end = start + len(data[start:end].rstrip())
+            new[start, end] = str(unit).rstrip().encode()
+    return spliced(data, new)
 
 
 def open_po(data: bytes) -> Any:
