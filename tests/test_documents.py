@@ -3,7 +3,7 @@
 import random
 import re
 import textwrap
-from itertools import chain, product
+from itertools import chain, combinations, product
 from types import SimpleNamespace
 
 import pytest
@@ -656,6 +656,34 @@ def test_segments_of_a_tool_are_translated_one_by_one(target):
     assert counts["translated"] == (1 if target else 2) and counts["already translated"] == bool(
         target
     )
+
+
+@pytest.mark.parametrize("numbers", [("1", "2", "3"), ("1", "1", "1"), (None, None, None)])
+@pytest.mark.parametrize("there", [set(each) for n in range(3) for each in combinations("abc", n)])
+def test_segments_that_a_target_lacks_come_to_their_places(there, numbers):
+    """Those that it has stay. Segments may have one number, or none; then their order counts."""
+    named = numbers[0] != numbers[1]
+    there = there if named else set(sorted("abc")[: len(there)])
+
+    def segment(index: int, text: str) -> str:
+        number = f' mid="{numbers[index]}"' if numbers[index] else ""
+        return f'<mrk mtype="seg"{number}>{text}</mrk>'
+
+    sources = [segment(index, f"Rad {name}") for index, name in enumerate("abc")]
+    targets = [segment(index, f"wheel {n}") for index, n in enumerate("abc") if n in there]
+    old = f"<target>{' '.join(targets)}</target>" if there else ""
+    text = XLIFF_UNIT.format(f"Rad</source><seg-source>{' '.join(sources)}</seg-source>{old}<!--")
+    text = text.replace("<!--</source>", "")
+    data, counts = translated_bytes(".xlf", text.encode())
+    found = etree.fromstring(data).find(".//target")
+    wanted = [f"wheel {name}" if name in there else f"RAD {name.upper()}" for name in "abc"]
+    assert "".join(found.itertext()) == " ".join(wanted)
+    assert len(found) == 3 and counts["translated"] == 3 - len(there)
+
+
+def test_a_unit_with_a_new_translation_is_no_longer_approved():
+    text = XLIFF_UNIT.format("Rad").replace('id="1"', 'id="1" approved="yes"')
+    assert b'approved="no"' in translated_bytes(".xlf", text.encode())[0]
 
 
 @pytest.mark.parametrize("approved", ["", "yes"])

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,6 @@ from nmt.documents.xml_files import (
     TreeInline,
     declared_encoding,
     escaped_part,
-    etree,
     local,
     parse,
     serialize,
@@ -58,6 +57,10 @@ BESIDE = "outside segments"
 MARKS = "ancestor-or-self::*/@translate[. != '']"
 OUTSIDE_SEGMENTS = ".//text()[not(ancestor::*[local-name() = 'mrk' and @mtype = 'seg'])]"
 TOO_DEEP = "too deep inside each other"
+
+
+Number = tuple[str, int]
+Segments = dict[Number, Any]
 
 
 def read_xliff(data: bytes, retranslate: bool) -> Document:
@@ -130,38 +133,36 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
     if source is None:
         return
     segmented = unit.find("{*}seg-source")
-    parts = segments_of(segmented) or [source]
-    target_parts = segments_by_number(target)
-    is_whole = parts == [source] or not target_parts  # whether the target is a translation as one
+    parts = numbered_segments(segmented) or {("", 0): source}
+    target_parts = numbered_segments(target)
+    is_divided = source not in parts.values()
+    is_whole = not is_divided or not target_parts  # whether the target is a translation as one
     if target is not None and is_whole and not retranslate:
         if is_translated(unit, target, source, target):
             leave_text(document, [source], TRANSLATED)
             return
-    if parts != [source]:
+    if is_divided:
         leave_beside(document, segmented)
     sure: list[bool] = []  # of each part that was saved: whether it needs no review
-    for part in parts:
-        old = target_parts.get(part.get("mid"))
+    for number, part in parts.items():
+        old = target_parts.get(number)
         if old is not None and not retranslate and is_translated(unit, target, part, old):
             leave_text(document, [part], TRANSLATED)
             continue
         inline = XliffInline(document)
         items = inline.items(deepcopy(part))
 
-        def fill(new: Any, inline: XliffInline = inline, part: Any = part) -> None:
+        def fill(new: Any, inline: XliffInline = inline, number: Number = number) -> None:
             sure.append(False)
-            new_target = target_of(unit)
-            number = part.get("mid")
-            if part is not source:
-                if not segments_of(new_target):
-                    copy_segments(segmented, new_target)
-                if number not in target_parts:
-                    target_parts.update(segments_by_number(new_target))
-                if number not in target_parts:
-                    target_parts[number] = etree().SubElement(new_target, part.tag, part.attrib)
+            place = target_of(unit)
+            if is_divided:
+                if not segments_of(place):
+                    copy_segments(segmented, place)
+                target_parts.update(numbered_segments(place))
+                add_missing_segments(parts, target_parts, place)
                 keep_sources(parts, target_parts)
-                new_target = target_parts[number]
-            inline.fill(new_target, new)
+                place = target_parts[number]
+            inline.fill(place, new)
 
         field = inline.make_field(items, fill)
         suggest = partial(add_match, unit, part)
@@ -176,21 +177,49 @@ def leave_beside(document: Document, segmented: Any) -> None:
         document.leave(" ".join(beside), BESIDE)
 
 
-def keep_sources(parts: Sequence[Any], target_parts: dict[str | None, Any]) -> None:
+def add_missing_segments(parts: Segments, target_parts: Segments, target: Any) -> None:
+    """Give a target the segments of its source that it does not have.
+
+    Each is behind the one that is before it in the source, with the spaces between both.
+    """
+    previous: Number | None = None
+    for number, part in parts.items():
+        if number not in target_parts:
+            new = part.makeelement(part.tag, part.attrib)
+            new.tail = part.tail
+            if previous is not None:
+                before = target_parts[previous]
+                before.tail = before.tail or parts[previous].tail
+                before.getparent().insert(before.getparent().index(before) + 1, new)
+            else:
+                following = [target_parts[each] for each in parts if each in target_parts]
+                holder = following[0].getparent() if following else target
+                holder.insert(holder.index(following[0]) if following else len(holder), new)
+            target_parts[number] = new
+        previous = number
+
+
+def keep_sources(parts: Segments, target_parts: Segments) -> None:
     """Give the empty segments of a target the text of their source; some are translated later.
 
     A tool that joins the segments of a unit would lose it.
     """
-    for part in parts:
-        target = target_parts.get(part.get("mid"))
-        if target is not None and not target.text and not len(target):
+    for number, part in parts.items():
+        target = target_parts[number]
+        if not target.text and not len(target):
             target.text = part.text
             target.extend(deepcopy(child) for child in part)
 
 
-def segments_by_number(target: Any) -> dict[str | None, Any]:
-    """The segments of a target; the first one, if two have the same number."""
-    return {segment.get("mid"): segment for segment in reversed(segments_of(target))}
+def numbered_segments(element: Any) -> Segments:
+    """The segments of a source or target, by their `mid` and by how many before have the same."""
+    counts = Counter[str]()
+    numbered: Segments = {}
+    for segment in segments_of(element):
+        name = segment.get("mid", "")
+        numbered[name, counts[name]] = segment
+        counts[name] += 1
+    return numbered
 
 
 def is_translated(unit: Any, target: Any, part: Any, old: Any) -> bool:
@@ -368,6 +397,8 @@ def target_of(unit: Any) -> Any:
         unit.set("state", "translated")
         unit.attrib.pop("subState", None)
     else:
+        if unit.get("approved") == "yes":
+            unit.set("approved", "no")
         target.set("state", "needs-review-translation")
         target.attrib.pop("subState", None)
     return target
