@@ -37,6 +37,42 @@ def test_what_programs_fill_in_stays(extension, template):
     assert translated(extension, text, str.upper) == f"GUTEN TAG, {template}, WO SIND WIR?"
 
 
+PHRASES = ["{Hinweis: siehe unten}", "{das ist alles Text}", "{eins; zwei drei.}", "{注：见下文 ja}"]
+FIELDS = [  # up to two words, or what has a sign of a program
+    *("{Vorname}", "{erster Name}", "{x, groß}", "{tag, date, EEEE dd MMM yyyy}", "{名称}"),
+    *('{t("das ist Text hier")}', "${das ist hier Code}", "{{das ist hier Code}}"),
+]
+
+
+@pytest.mark.parametrize("extension", [".txt", ".html", ".md"])
+@pytest.mark.parametrize("text", [*PHRASES, *FIELDS])
+def test_a_phrase_in_braces_is_text(extension, text):
+    new = translated(extension, f"Guten Tag, {text}, wo sind wir?\n", str.upper)
+    assert new == f"GUTEN TAG, {text if text in FIELDS else text.upper()}, WO SIND WIR?\n"
+
+
+@pytest.mark.parametrize("between", ['" href="b">«ja»</a> <i title="', '">«ja»</a> <i alt="'])
+@pytest.mark.parametrize(("first", "last"), [("«ein» {{", "}} «Rad»"), ("«so» {{ «da»", "«zu» }}")])
+def test_no_template_goes_from_one_attribute_or_text_to_another(first, last, between):
+    check_marked(".html", f'<a title="{first}{between}{last}">«nein»</i>')
+    check_marked(".html", f"<a title='{first}{between}{last}'>«nein»</i>".replace('"', "'"))
+    check_marked(".html", f"<p>{first} <b>«ja»</b> {last}")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        """{{ x < 3 ? "<b>so</b>" : '' }}""",
+        """{{ x ? ' class="so da"' : "" }}""",
+        "{{! it's so }}",
+        '{{- /* so " */ -}}',
+        """{{ x's a<b }}""",
+    ],
+)
+def test_what_stands_in_a_template_of_html_stays(template):
+    check_marked(".html", f'<p>«ein» {template} «Rad» <img alt="«ein» {template} «Rad»">')
+
+
 @pytest.mark.parametrize(
     ("extension", "marked"),
     [  # statements and bars divide texts and keep their order

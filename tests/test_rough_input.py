@@ -61,6 +61,7 @@ def test_lines_without_signs_are_searched_faster_with_the_same_result(text):
             "Hallo {name}, %s und %(n)d, ${x} {{y}} $z %1$s!",
             ["{name}", "%s", "%(n)d", "${x}", "{{y}}", "$z", "%1$s"],
         ),
+        ("Rad {siehe Seite: unten} {erster Name}", ["{erster Name}"]),
         (
             "Ein <b>fetter</b> Satz &amp; <br/> mit `ls -l`.",
             ["<b>", "</b>", "&amp;", "<br/>", "`ls -l`"],

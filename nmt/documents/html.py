@@ -72,9 +72,18 @@ NO_LETTER = r"(?:[^<>\w]|[\d_])"
 INDEX = r"(?:<su[bp]\b[^<>]*>[^<>]+</su[bp]>\w*)+"
 NUMBER = rf"(?:<su[bp]\b[^<>]*>{NO_LETTER}+</su[bp]>\w*)+"
 FORMULA = rf"(?<!\w)(?:\d+{INDEX}|\w+{NUMBER}(?:(?<=\w)|(?=[-‐’'])))"
+# What is inside {{ }} and {% %}: texts in quotation marks, and all else but tags. So it cannot go
+# from one attribute to another one, nor over a tag: no text touches a word, or looks like the
+# border between two values: "> … title=". An apostrophe is in or behind a word.
+BORDER = r"[\s/>](?:[^QUOTE]*\s)?[\w:@.-]+=QUOTE"
+QUOTATION = rf"(?<!\w)QUOTE(?!{BORDER})[^QUOTE]{{0,300}}QUOTE(?![\wQUOTE])"
+TEXT_INSIDE = f"{QUOTATION.replace('QUOTE', chr(34))}|{QUOTATION.replace('QUOTE', chr(39))}"
+TAG_INSIDE = r"</?[A-Za-z][\w:-]*(?:\s[^<>{}&|]{0,300})?/?>"
+EXPRESSION = rf"(?:{TEXT_INSIDE}|(?<=\w)'|(?!\{{\{{|\{{%|{TAG_INSIDE})[^\"']){{0,500}}?"
 # Templates, which may have < and > in them. None goes over the beginning of another one.
 TEMPLATE = (
-    r"\{\{(?:(?!\{\{).){0,500}?\}\}\}?|\{%(?:(?!\{%).){0,500}?%\}|\{#(?:(?!\{#).){0,2000}?#\}"
+    r"\{\{[-~]?\s*(?:!|/\*)(?:(?!\{\{).){0,500}?\}\}"  # a comment
+    rf"|\{{\{{{EXPRESSION}\}}\}}\}}?|\{{%{EXPRESSION}%\}}|\{{#(?:(?!\{{#).){{0,2000}}?#\}}"
     r"|<%(?:(?!<%).){0,5000}?%>|<\?(?:php\b|=).*?(?:\?>|\Z)"
 )
 # A value of an attribute; a template in it may have such quotation marks, too. It never fails, so

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, AnyStr, NamedTuple
 
 from nmt.corpus.words import Span
-from nmt.data.text_filter import PATTERNS, has_words
+from nmt.data.text_filter import PATTERNS, PHRASE, has_words
 
 # characters of the private use area that stand for units
 FIRST_UNIT = 0xF2A0
@@ -44,7 +44,7 @@ SIGNED = (
     rf"@(?:\.\w+)?:(?:\({NAME}\)|{NAME})|{CALL}|\$[A-Za-z_]\w*\$"
     rf"|##{NAME}##|%%{NAME}%%|@@{NAME}@@|\+\+{NAME}(?:\+{NAME})*\+\+"
     rf"|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
-    r"|[$#%@]?\{\w+\s*[,:!.|\[][^{}\n]{1,200}\}"
+    rf"|(?!{PHRASE})[$#%@]?\{{\w+\s*[,:!.|\[][^{{}}\n]{{1,200}}\}}"
 )
 # %n and %1: of Qt
 PLACEHOLDER = f"{PATTERNS['link']}|{TEMPLATE}|{SIGNED}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"
