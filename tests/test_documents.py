@@ -1,5 +1,6 @@
 """Documents of each format: text is translated, and what the format promises stays."""
 
+import json
 import random
 import re
 import textwrap
@@ -28,6 +29,7 @@ from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.plain_text import seconds
 from nmt.documents.segment import FIRST_UNIT, doubts_of, segments
 from nmt.documents.translation import ModelTranslator, translate_document
+from nmt.errors import UserError
 
 NEEDS_REVIEW = "needs-review-translation"
 STREAMS = [".html", ".md", ".srt", ".txt"]
@@ -45,6 +47,10 @@ MARKDOWN_PIECES = st.sampled_from(
     "\n\n[r]: u\n|<div>\n|\r\n|$x$|[^1]".split("|")
     + ["|", "| a ", "|---", "| a | b |\n|---|---|\n| eins \\| x | zwei |\n"]
 )
+
+
+def xml_text(data: bytes) -> str:
+    return "".join(etree.fromstring(data).itertext())
 
 
 def tags(text: str) -> list[str]:
@@ -535,6 +541,36 @@ def test_a_message_without_a_new_translation_keeps_its_bytes(mark, newline):
     wanted = text.replace(new, '#, fuzzy\nmsgid "ja"\nmsgstr "JA"\n')
     data = text.replace("\n", newline).encode()
     assert translated_bytes(".po", data)[0].decode() == wanted.replace("\n", newline)
+
+
+TEXTS = [  # a document with a text, and where a program finds it
+    (".json", '{"a": "%s"}', lambda data: json.loads(data)["a"]),
+    (".json", '{"a": "%s", "b": "\\u00fc"}', lambda data: json.loads(data)["a"]),
+    (".yaml", "a: %s\n", lambda data: safe_load(data)["a"]),
+    (".yaml", "a: '%s'\n", lambda data: safe_load(data)["a"]),
+    (".yaml", "a: |\n  %s\n", lambda data: safe_load(data)["a"][:-1]),
+    (".toml", "a = '%s'\n", lambda data: tomlkit.parse(data)["a"]),
+    (".properties", "b=Ü\na=%s\n", lambda data: data.decode().rpartition("=")[2][:-1]),
+    (".properties", "a=%s\n", lambda data: json.loads(f'"{data.decode()[2:-1]}"')),
+    (".resx", '<root><data name="a"><value>%s</value></data></root>', xml_text),
+    (".xml", '<resources><string name="a">%s</string></resources>', xml_text),
+    (".po", 'msgid "%s"\nmsgstr ""\n', lambda data: data.decode().split('"')[-2]),
+    (".adoc", "%s\n", lambda data: data.decode()[:-1]),
+    (".csv", "source,target\n%s,\n", lambda data: data.decode().rpartition(",")[2][:-1]),
+]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029"])
+@pytest.mark.parametrize(("extension", "text", "find"), TEXTS)
+def test_separators_of_lines_stay_in_a_text(extension, text, find, separator):
+    data, _ = translated_bytes(extension, (text % "Rad").encode(), lambda _: f"ein{separator}Rad")
+    assert find(data) == f"ein{separator}Rad"
+    try:
+        data, _ = translated_bytes(extension, (text % f"ein{separator}Rad").encode())
+    except UserError as error:
+        assert extension == ".yaml" and "line 1" in str(error).replace("line 2", "line 1")
+    else:
+        assert find(data) == f"EIN{separator}RAD"
 
 
 def test_forms_of_a_plural_are_filled_one_by_one():

@@ -37,7 +37,7 @@ def test_what_programs_fill_in_stays(extension, template):
     assert translated(extension, text, str.upper) == f"GUTEN TAG, {template}, WO SIND WIR?"
 
 
-PHRASES = ["{Hinweis: siehe unten}", "{das ist alles Text}", "{eins; zwei drei.}", "{注：见下文 ja}"]
+PHRASES = ["{Hinweis: siehe unten}", "{das ist alles Text}", "{eins; zwei drei.}", "{注：见下文}"]
 FIELDS = [  # up to two words, or what has a sign of a program
     *("{Vorname}", "{erster Name}", "{x, groß}", "{tag, date, EEEE dd MMM yyyy}", "{名称}"),
     *('{t("das ist Text hier")}', "${das ist hier Code}", "{{das ist hier Code}}"),

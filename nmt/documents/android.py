@@ -6,6 +6,7 @@ from functools import partial
 
 from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
+    BLANK,
     MARKED,
     PROTECTED,
     Document,
@@ -82,7 +83,7 @@ def android_field(file: XmlFile, raw: str, is_cdata: bool, replace: Replace) -> 
     before, after = raw.split(content, 1) if content else (raw, "")
     text = content if is_cdata else unescape(content)
     if not quoted:
-        text = re.sub(r"\s+", " ", text)
+        text = re.sub(f"[{BLANK}]+", " ", text)
 
     def save(new: str) -> None:
         written = file.escape(write(new), is_cdata)

@@ -232,7 +232,7 @@ def read_text(text: str, start: int, end: int, escapes: Escapes | None = None) -
     """The text of a block, or of a cell whose signs have escapes of their own."""
     raw = text[start:end]
     plain = escapes.read(raw) if escapes else raw
-    reader = AsciiDocReader("\n".join(plain.splitlines()))
+    reader = AsciiDocReader(plain.replace("\r\n", "\n"))
     reader.read(0, len(reader.text))
     lay_out = reader.layout(newline_of(raw))
 
@@ -347,7 +347,7 @@ def count_lines(data: bytes) -> Counter[str]:
     table: Table | None = None
     end = ""  # the line that ends the table
     style = ""
-    for line in data.decode("utf-8-sig").splitlines():
+    for line in re.split(r"\r?\n", data.decode("utf-8-sig")):
         match = LINE.match(line)
         if table and line.strip() == end:
             table = None

@@ -272,7 +272,8 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
 def with_doubts(comment: str, words: list[str], faults: list[str]) -> str:
     """A comment that names faults and unsure words in its last lines; older such lines go."""
     older = (UNSURE_WORDS, REVIEW)
-    lines = [line for line in comment.splitlines() if not line.startswith(older)]
+    lines = LINE_END.split(comment.removesuffix("\n")) if comment else []
+    lines = [line for line in lines if not line.startswith(older)]
     if faults:
         lines.append(f"{REVIEW} {', '.join(dict.fromkeys(faults))}")
     if words:

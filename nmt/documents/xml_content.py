@@ -25,6 +25,7 @@ from nmt.documents.segment import (
     spliced,
 )
 from nmt.documents.stores import import_library
+from nmt.documents.xml_files import without_illegal
 
 START_TAG = re.compile(rb"""<[^>"'/]*(?:"[^"]*"|'[^']*'|/(?!>)|[^>"'/])*(?P<empty>/)?>""")
 ENTITY = re.compile(r"&(?:#(?P<x>x?)(?P<code>[0-9a-fA-F]+)|(?P<name>lt|gt|amp|quot|apos));")
@@ -82,6 +83,7 @@ class XmlFile(Document):
 
     def escape(self, text: str, is_cdata: bool = False) -> str:
         """A text as it is written between tags; references to the file's own entities stay."""
+        text = without_illegal(text)
         if is_cdata:
             return text.replace("]]>", "]]]]><![CDATA[>")
         names = "|".join(map(re.escape, self.entities)) or "(?!)"

@@ -24,6 +24,8 @@ SYMBOL = re.compile(r":[\w@$]\S*")  # of Ruby
 # What PyYAML takes for text and other readers of 1.1 or 1.2 do not.
 NO_TEXT = re.compile(r"[yYnN]|[-+]?[\d_]+(?:\.[\d_]*)?(?:[eE][-+]?\d+)?|0o[0-7]+")
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+# At the end of a text, or in the line before its last one
+LAST_SEPARATOR = re.compile(r"[\x85\u2028\u2029][^\n]*\n?[^\n]*\Z")
 ESCAPE = re.compile(r"\\[xuU][0-9a-fA-F]{2}")
 
 
@@ -108,8 +110,12 @@ def compose(text: str) -> Iterator[Any]:
         if mark and isinstance(error, yaml.composer.ComposerError):
             name = re.findall(r"[^\s,\]}*]+", text[mark.index :])[0]
             raise Malformed(f"nothing is named by &{name}", mark.index) from None
-        line = mark.line + 1 if mark else None
-        raise Malformed(f"this is not YAML ({problem})", line=line) from None
+        place = mark.index if mark else None
+        separator = LAST_SEPARATOR.search(text, 0, place) if place else None
+        if separator:
+            problem = "a line ends at this line separator; write it as \\L, \\P or \\N in quotes"
+            place = separator.start()
+        raise Malformed(f"this is not YAML ({problem})", place) from None
     except yaml.YAMLError as error:
         raise Malformed(f"this is not YAML ({' '.join(str(error).split())[:200]})") from None
 
@@ -127,7 +133,7 @@ class Writer:
     def write(self, text: str) -> str:
         if self.style in ("|", ">"):
             return self.write_block(text)
-        if "\n" in text:
+        if "\n" in text or UNPRINTABLE.search(text):
             return self.dump(text, '"', True)
         style = self.style
         if not style and NO_TEXT.fullmatch(text):
