@@ -351,6 +351,13 @@ def test_full_lines_are_a_paragraph(separator):
         (".txt", "\n\n«ja»\n\n"),
         (".adoc", "«ja»\n\n* \n* «so»\n\n. \n\n== \n\n///x\n"),
         (".yaml", "a:\n-\n  b: «ja»\n- b: «so»\n"),
+        (".yaml", "\ufeffa: «ein Rad»\na: «so»\n---\nb: !!binary R0lG\n"),
+        (".yaml", "a: &x «ein Rad»\nb: *x\nc: &y {d: «so»}\ne:\n  <<: *y\n  f: «ja»\n"),
+        (".yaml", "a: |+\n  «ein Rad»\n\n\nb: >-\n  «so»\n\n# x\nc: |2-\n    «ja»\n  «da»\n"),
+        (".yaml", "a: .nan\nb: 1e400\nc: 12345678901234567890\nd: 0x1F\ne: «ein Rad»\n"),
+        (".json", '\ufeff{\n\t"a": "«ein Rad»",\n\t"a": "«so»"}'),
+        (".json", '{"a": NaN, "b": -Infinity, "c": 1e400, "d": 12345678901234567890, "e": "«ja»"}'),
+        (".json", '{"a": "\\ud800 so", "\\ud800": "«ja»", "b": -0.0, "c": 1.10}'),
         # Patterns that could need exponential time.
         (".html", f"<li><a href=u>{'2023-01-02 ' * 9}«ja»</a></li>"),
         (".html", '<meta http-equiv=a content="text/html; charset=UTF-8;">«ja»'),

@@ -272,6 +272,9 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
     [
         ("a.json", b"[" * 5000, "more than 100 lists or objects"),
         ("a.json", b'{"a": "x" "b"}', "this is not JSON"),
+        ("a.json", '{"a": "x",\n // so\n "b": 1}', "line 2: this is not JSON (JSON has no comm"),
+        ("a.json", '{"a": "x",\n}', "a.json, line"),
+        ("a.json", '\ufeff{"a":\n "x\ty"}', "a.json, line 2: this is not JSON"),
         ("a.toml", b"a = " + b"[" * 5000, "more than 100 lists"),
         (
             "a.xml",
@@ -314,7 +317,10 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
             "a.srt, line 5: this is not a line of times",
         ),
         ("a.po", 'msgid "a"\nmsgstr "', "a.po: translate-toolkit cannot read it"),
-        ("a.yaml", "a: [b", "a.yaml, line 2: this is not YAML"),
+        ("a.yaml", "a: [b", "a.yaml, line 1: this is not YAML"),
+        ("a.yaml", "a:\n\tb: so", "a.yaml, line 2: this is not YAML"),
+        ("a.yaml", 'a: "ja"\nb: "\\ud800 so"\n', "a.yaml, line 2: this is not YAML"),
+        ("a.yaml", "a: ja\nb: s\ao\n", "line 2: this is not YAML (YAML has no character U+0007)"),
         ("a.po", 'msgid ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "CP1252"),
         ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: the file is not well-formed XML"),
         ("a.xlf", "<html></html>", "a.xlf: an XLIFF file has the root element xliff, not html"),

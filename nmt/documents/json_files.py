@@ -59,8 +59,12 @@ def parse(text: str) -> Any:
         return json.loads(
             text, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number
         )
-    except ValueError as error:
-        raise Malformed(f"this is not JSON ({error})") from None
+    except json.JSONDecodeError as error:
+        problem = error.msg.removesuffix(" at")
+        if text.startswith(("//", "/*", "#"), error.pos):
+            problem = "JSON has no comments"
+        problem = f"{problem}, column {error.colno}"
+        raise Malformed(f"this is not JSON ({problem})", error.pos) from None
 
 
 def no_number(_: str) -> None:

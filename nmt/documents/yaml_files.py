@@ -116,6 +116,9 @@ def compose(text: str) -> Iterator[Any]:
             problem = "a line ends at this line separator; write it as \\L, \\P or \\N in quotes"
             place = separator.start()
         raise Malformed(f"this is not YAML ({problem})", place) from None
+    except yaml.reader.ReaderError as error:
+        problem = f"YAML has no character U+{error.character:04X}"
+        raise Malformed(f"this is not YAML ({problem})", error.position) from None
     except yaml.YAMLError as error:
         raise Malformed(f"this is not YAML ({' '.join(str(error).split())[:200]})") from None
 
