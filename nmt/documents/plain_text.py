@@ -167,7 +167,7 @@ INLINE = re.compile(INLINE_PATTERN.replace("BRACE", r"\{").replace("BLOCK", r"\{
 # In ASS, all between braces is a style or a comment, and a backslash makes a brace a sign.
 BRACE = r"(?<!\\)\{"
 INLINE_OF_ASS = re.compile(
-    INLINE_PATTERN.replace("BRACE", BRACE).replace("BLOCK", rf"{BRACE}[^}}\r\n]*\}}")
+    INLINE_PATTERN.replace("BRACE", BRACE).replace("BLOCK", rf"{BRACE}[^}}\r\n]{{0,1000}}\}}")
 )
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 # What begins a line of another speaker, or of a sound: a name in capitals, [, ( in capitals, a note
