@@ -109,16 +109,14 @@ TAG_OR_ENTITY = "|".join(
         r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",  # &#39; &#x27; &amp;
     ]
 )
-# {Note: see below} is text: four words, three with a mark between them, or marks of Chinese. Two
-# words may be a field of a letter, as in {first name}, and ICU has {day, date, dd MMM yyyy}.
+# {Note: see below} is text: three words without a comma, or marks of Chinese. Two words may be a
+# field of a letter, as in {first name}, and ICU has commas: {day, date, short}.
 PHRASE_WORD = r"[^\W\d_][\w'’-]{1,40}"
-PHRASE_GAP = "[,;:.!?]?[ \u00a0]{1,9}"
-ICU_TYPES = "number|date|time|spellout|ordinal|duration|list"
+IN_PHRASE = r"[^{}\n\"'()=]{0,100}"
 PHRASE = (
-    rf"\{{(?! {{0,9}}\w{{1,40}} {{0,9}}, {{0,9}}(?:{ICU_TYPES})(?!\w))(?: {{0,9}}(?:"
-    rf"{PHRASE_WORD}(?:{PHRASE_GAP}{PHRASE_WORD}){{3,40}}"
-    rf"|(?=[^{{}}\n]{{0,200}}[:;.!?] ){PHRASE_WORD}(?:{PHRASE_GAP}{PHRASE_WORD}){{2}}"
-    r")[.!?…]{0,3} {0,9}|[^{}\n\"'()=]{0,100}[、。！，：；？][^{}\n\"'()=]{0,100})\}"
+    rf"\{{ {{0,9}}{PHRASE_WORD}(?:[;:.!?]?[ \u00a0]{{1,9}}{PHRASE_WORD}){{2,40}}[.!?…]{{0,3}}"
+    r" {0,9}\}"
+    rf"|\{{{IN_PHRASE}[、。！，：；？]{IN_PHRASE}\}}"
 )
 VARIABLE = "|".join(
     [
