@@ -111,6 +111,53 @@ def test_the_name_of_a_column_counts_more_than_its_text(tmp_path):
         assert with_file([str(tmp_path / "a.csv")])[2:] == wanted
 
 
+KEYS = [f"menu.entry_{number}.label" for number in range(len(PAIRS))]
+WORDS_ALONE = [f"entrynumber{word}" for word in map("abcdefgh".__getitem__, range(8))]
+
+
+def columns(path: Path, **cells) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(cells)
+        writer.writerows(zip(*cells.values(), strict=False))
+
+
+def test_a_column_of_keys_is_no_text_whatever_its_name(tmp_path):
+    path = tmp_path / "a.csv"
+    german, english = zip(*PAIRS, strict=True)
+    wanted = ["data.source=de", "data.target=en"]
+    for name in ("id", "no", "key", "Deutsch"):
+        columns(path, **{name: KEYS}, text=german, other=english)
+        assert with_file([str(path)])[2:] == wanted
+        assert read([str(path)]) == [PAIRS]
+
+    # Somebody who says that the language is Indonesian hears that the column has none.
+    columns(path, id=KEYS, en=english)
+    with pytest.raises(UserError, match=r"'id' has keys, such as menu\.entry_0\.label.*data\.colu"):
+        read([str(path), "data.source=id", "data.target=en"])
+
+
+def test_a_code_that_is_also_a_word_gives_way_to_the_text(tmp_path):
+    path = tmp_path / "a.csv"
+    german, english = zip(*PAIRS, strict=True)
+    for names in (("from", "to"), ("is", "was"), ("my", "so")):
+        columns(path, **dict(zip(names, (german, english), strict=True)))
+        assert with_file([str(path)])[2:] == ["data.source=de", "data.target=en"]
+    # The text tells no other language.
+    columns(path, no=["Hytta ligger ved fjorden", "Fjellet er bratt"] * 30, en=english)
+    assert with_file([str(path)])[2:] == ["data.source=no", "data.target=en"]
+
+
+def test_what_may_be_keys_or_a_language_is_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    columns(path, id=WORDS_ALONE, x=["Katze"] * 8, en=["cats"] * 8)
+    with pytest.raises(UserError, match="'id' may have Indonesian text, or keys"):
+        with_file([str(path)])
+    assert read([str(path), "data.source=id", "data.target=en"])[0][1] == (WORDS_ALONE[1], "cats")
+    columns(path, id=["kucing ini"] * 8, x=["note this"] * 8, en=["this cat"] * 8)
+    assert with_file([str(path)])[2:] == ["data.source=id", "data.target=en"]
+
+
 def test_a_first_row_that_names_no_language(tmp_path, caplog):
     """It is no pair if it is unlike the others, and that is said; the first of many pairs is
     one."""

@@ -15,13 +15,14 @@ from pathlib import Path
 from nmt.config.validation import is_text_encoding
 from nmt.corpus.encoding import with_encoding
 from nmt.corpus.inspect.language import LANGUAGES_TOLD, language_of_text
-from nmt.corpus.languages import base_code, language_of_column
+from nmt.corpus.languages import base_code, find_language, is_also_word, language_of_column
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.sources import ENDINGS, two_sides
 from nmt.corpus.spreadsheets import workbook_rows
 from nmt.corpus.tables import (
     SAMPLE,
+    are_single,
     columns_of_text,
     flat,
     json_rows,
@@ -226,12 +227,17 @@ def guess_table(file: PackedFile, header: list[str], rows: list[list[str]]) -> L
     texts = columns_of_text(rows)
     named = {}
     languages = []
-    for column in texts:
+    for column, text in texts.items():
         if column < len(header):
-            code = base_code(language_of_column(header[column]))
+            code = told_language(header[column], text)
             named[column] = code
             if code and code not in languages:
                 languages.append(code)
+            if code and len(texts) > 2 and may_be_keys(header[column], text):
+                raise UserError(
+                    f"{file}: the column '{header[column]}' may have {find_language(code).name} "
+                    f"text, or keys of the rows; give {SIDES[0]}=… {SIDES[1]}=…."
+                )
     if len(languages) == 2:
         return languages[0], languages[1]
     if len(languages) > 2:
@@ -247,3 +253,21 @@ def guess_table(file: PackedFile, header: list[str], rows: list[list[str]]) -> L
         sides = min(longest), max(longest)
     source, target = (named.get(side) or language_of_text(texts.get(side, "")) for side in sides)
     return (source, target) if source != target else UNTOLD
+
+
+def told_language(name: str, text: str) -> str:
+    """The language that the name of a column tells, or "".
+
+    A name that is also a word, as `to` in a table from …, to …, tells none if the text is surely in
+    another language.
+    """
+    code = base_code(language_of_column(name))
+    if is_also_word(name) and language_of_text(text) not in (None, code):
+        return ""
+    return code
+
+
+def may_be_keys(name: str, text: str) -> bool:
+    """Whether a column may have keys instead of the language that its name tells."""
+    cells = text.split("\n")[1:]
+    return is_also_word(name) and text.isascii() and are_single(cells)

@@ -30,6 +30,10 @@ IN_BRACKETS = re.compile(r"[(\[]\s*(\w{2,3})\b")
 OF_TEXT = set(
     "lang language original sentence source src string target text tgt translation".split()
 )
+# Codes that are also words, or short for one, as columns are called: a column `id` may have keys.
+ALSO_WORDS = set(
+    "am an as be co he hi id ie io is it mi ms my na no or os pa pi ps se si so th ti to ts".split()
+)
 LONGEST_NAME = 4  # words of a column's name
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
@@ -161,6 +165,11 @@ def describe_codes(code: str, possible: list[str]) -> str:
 
     nearest = sorted(possible, key=likeness, reverse=True)[:NEAREST]
     return f"the nearest of its {len(possible)} are {', '.join(nearest)}"
+
+
+def is_also_word(name: str) -> bool:
+    """Whether the name of a column is a code that may as well be a word."""
+    return name.strip().lower() in ALSO_WORDS
 
 
 def language_of_column(name: str) -> str:

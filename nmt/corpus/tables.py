@@ -26,7 +26,14 @@ from pyarrow import parquet
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.inspect.language import LANGUAGES_TOLD, Pair, language_of_text
-from nmt.corpus.languages import SENTENCE_ENDS, base_code, language_of_column, same_language
+from nmt.corpus.languages import (
+    SENTENCE_ENDS,
+    base_code,
+    find_language,
+    is_also_word,
+    language_of_column,
+    same_language,
+)
 from nmt.corpus.packed import LONGEST_LINE, PackedFile
 from nmt.corpus.parallel_text import is_unicode, read_lines
 from nmt.errors import UserError, printable
@@ -49,6 +56,9 @@ STATED = re.compile(r"sep=([,;\t])")  # a first line, for Excel
 LONGEST_CELL = 4  # lines of a cell in quotes that may all look like rows
 FARTHEST = 200  # lines in which the end of a cell in quotes is looked for
 TEXT_SHARE = 0.2  # of the letters of the longest column, which another column of text has
+# In a key, such as menu.open, btn_save and labelText: what joins its parts.
+KEY_SIGN = re.compile(r"\w[._/:#-]+\w|[a-z][A-Z0-9]")
+SPACE = re.compile(r"\s")
 NAMES = [("source", "target"), ("src", "tgt")]  # of columns in any languages
 ROLES = {*chain(*NAMES), "translation", "original", "text"}  # what columns of text are called
 TRANSLATION = "translation."  # before the language, of columns in an object
@@ -118,6 +128,16 @@ class Columns:
                     f"{table} has several columns '{printable(name)}'; give each its own name."
                 )
         return pair
+
+    def refuse_keys(self, name: str, cells: Sequence[str], table: str) -> None:
+        """Raise UserError if a column with keys is taken for a language by a name such as `id`."""
+        if self.languages and is_also_word(name) and are_keys(cells):
+            language = find_language(name).name
+            key = printable(next(filter(None, cells)), LONGEST_HEADER)
+            raise UserError(
+                f"{table}: the column '{name}' has keys, such as {key}, and no {language} text; "
+                "rename it, or choose two columns with data.columns=[SOURCE,TARGET]."
+            )
 
     def missing(self, names: Sequence[str], table: str) -> UserError:
         wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
@@ -416,6 +436,9 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
                 "must agree."
             )
         source, target = map(header.index, columns.find(header, table))
+        for column in (source, target):
+            cells = [row[column] for row in rows[1:] if len(row) > column]
+            columns.refuse_keys(header[column], cells, table)
         return Layout(source, target, width, True), ""
 
     sides = columns.numbers
@@ -442,13 +465,32 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
 
 
 def columns_of_text(rows: Sequence[Sequence[str]]) -> dict[int, str]:
-    """The text of each column that has not much fewer letters than the longest, by its number."""
+    """The text of each column that has not much fewer letters than the longest, by its number.
+
+    Columns of keys are left out.
+    """
     texts = []
+    letters = []
     for column in range(max(map(len, rows), default=0)):
-        texts.append("\n".join(row[column] for row in rows if len(row) > column))
-    letters = [sum(map(str.isalpha, text)) for text in texts]
+        cells = [row[column] for row in rows if len(row) > column]
+        text = "\n".join(cells)
+        texts.append(text)
+        # The first row may have names of columns.
+        letters.append(0 if are_keys(cells[1:]) else sum(map(str.isalpha, text)))
     fewest = TEXT_SHARE * max(letters, default=0)
     return {column: text for column, text in enumerate(texts) if letters[column] > fewest}
+
+
+def are_single(cells: Iterable[str]) -> bool:
+    """Whether no cell has a space, as keys have none."""
+    return not any(SPACE.search(cell.strip()) for cell in cells)
+
+
+def are_keys(cells: Sequence[str]) -> bool:
+    """Whether the cells are keys: none has a space, and most have parts, such as menu.open."""
+    filled = [cell for cell in cells if cell.strip()]
+    joined = sum(KEY_SIGN.search(cell) is not None for cell in filled)
+    return 2 * joined > len(filled) and are_single(filled)
 
 
 def find_sides(rows: Sequence[Sequence[str]], languages: Sequence[str]) -> tuple[int, int] | None:
@@ -578,6 +620,8 @@ def select_fields(
         return
     names = next((list(row) for row in first if columns.named(list(row))), list(first[0]))
     source, target = columns.find(names, table)
+    for name in (source, target):
+        columns.refuse_keys(name, [str(row.get(name) or "") for row in first], table)
     for row in chain(first, flat_rows):
         pair: Any = row.get(source), row.get(target)
         if is_text(pair[0], errors) and is_text(pair[1], errors):
