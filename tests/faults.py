@@ -68,6 +68,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
     "quoted field": ("quoted as in a table", one_side(lambda text: f'"{text[:5]}""{text[5:]}"')),
     "stray quotation mark": ("unpaired quote", one_side(lambda text: '"' + text)),
     "HTML entity": ("HTML entities", one_side(lambda text: text.replace(" ", " &amp; ", 1))),
+    "pieces of words": ("subwords", one_side(lambda text: text[:2] + "@@ " + text[2:])),
     "tag": ("tags", one_side(lambda text: f"<b>{text}</b>")),
     "letter lost": (
         "characters of a wrong encoding",

@@ -18,6 +18,7 @@ from nmt.audit.faults import (
     BOTH,
     HeldOutHashes,
     bags,
+    dropped_pairs,
     inspect_chunk,
     other_script,
     pair_faults,
@@ -161,6 +162,20 @@ def test_each_planted_fault_is_found_in_its_line(audit):
     page = (folder / "audit.html").read_text(encoding="utf-8")
     assert "Content-Security-Policy\" content=\"default-src 'none'" in page
     assert "<script" not in page and FRENCH in page and "\x07" not in page
+
+
+def test_entities_are_judged_as_the_characters_that_they_stand_for(audit):
+    """The second half of one file is escaped, as Moses and HTML do it: it is no shift, and &#8220;
+    is no number."""
+    given = pairs(1200)[:LINES]
+    for line in range(LINES // 2, LINES):
+        source, target = given[line]
+        escaped = target.replace(" the ", " &#8220;the&#8221; ").replace(" a ", " &apos; &#91;a ")
+        given[line] = source, f"&lt;i&gt;{escaped}&lt;/i&gt;"
+    _, found, _ = audit(given)
+    assert found == {"HTML entities": set(range(LINES // 2 + 1, LINES + 1))}
+    given = [(f"{source} &#34;", f"{target} &amp;quot;") for source, target in given]
+    assert set(audit(given)[1]) == {"HTML entities"}
 
 
 def test_what_both_sides_have_says_nothing_of_their_languages(audit):
@@ -353,7 +368,7 @@ def test_lengths_are_judged_as_a_training_judges_them():
     data = files_config(max_characters=40, max_length_ratio=2.0)
     given = [("a" * first, "b" * second) for first in range(45) for second in range(45)]
     sides = lines_of_pairs(given)
-    found = pair_faults(learn_profile(*sides), data, *sides, np.zeros(len(given), bool))
+    found = dropped_pairs(data, *sides)
     kinds = ("both sides blank", "one side blank", "too long", "lengths too unlike")
     for number, pair in enumerate(given):
         reason = rejection_reason(*pair, data.max_characters, data.max_length_ratio)

@@ -182,6 +182,34 @@ def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, d
     )
 
 
+DIVIDED = {
+    "subword-nmt": lambda word: f"{word[:3]}@@ {word[3:]}",
+    "SentencePiece": lambda word: f"▁{word[:3]} {word[3:]}",
+    "WordPiece": lambda word: f"{word[:3]} ##{word[3:]}",
+}
+
+
+@pytest.mark.parametrize("divide", DIVIDED.values(), ids=DIVIDED)
+def test_subwords_are_told_also_if_the_whole_corpus_has_them(find, sides, drawn, divide):
+    def divided(texts):
+        words = [text.split() for text in texts]
+        return [
+            " ".join(divide(each) if len(each) > 4 else each for each in line) for line in words
+        ]
+
+    valid = [divided(side[COUNT:]) for side in drawn]
+    finding = only(find(*map(divided, sides), valid))
+    assert f"of {COUNT:,} pairs have subwords" in finding.text and finding.number < 10
+    sound = ["an a@@b.example", "me @@ home", "# Titel", "Text ## Titel", "C## 4", "▁"]
+    assert faulty("subwords", sound) == []
+
+
+def test_a_file_that_is_escaped_from_some_line_on_is_not_shifted(find, sides):
+    escaped = [f"&lt;i&gt;&apos;{text}&apos;&lt;/i&gt;" for text in sides[1][COUNT // 2 :]]
+    finding = only(find(sides[0], [*sides[1][: COUNT // 2], *escaped]))
+    assert "HTML entities" in finding.text
+
+
 def faulty(fault, texts):
     """Those of some texts that have a fault."""
     found = text_faults(Lines(texts))[fault]

@@ -20,7 +20,7 @@ from nmt.audit.profile import (
     without_capitals,
 )
 from nmt.config.schema import DataConfig
-from nmt.corpus.checks import SAMPLE, Pair, text_faults
+from nmt.corpus.checks import SAMPLE, Pair, read_chunk, text_faults, without_entities
 from nmt.corpus.filtering import SLACK
 from nmt.corpus.inspect.language import evidence
 from nmt.corpus.inspect.lines import (
@@ -133,9 +133,16 @@ class AuditedChunk(NamedTuple):
 def inspect_chunk(
     profile: Profile, data: DataConfig, held_out: HeldOutHashes | None, chunk: Chunk
 ) -> AuditedChunk:
-    """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
+    """Look at the pairs of a chunk; those around it are context for misaligned blocks.
+
+    Whether the sides translate each other is judged by the characters that entities stand for.
+    """
     pairs = chunk.pairs[chunk.core]
     source, target = lines_of_pairs(pairs)
+    as_read = read_chunk(chunk)
+    lines_as_read = source, target
+    if as_read is not chunk:
+        lines_as_read = lines_of_pairs(as_read.pairs[chunk.core])
     hashes = sequences(source.words), sequences(target.words)
     has_words = (source.words.count > 0) & (target.words.count > 0)
     near = pair_hashes(bags(source.words), bags(target.words))
@@ -143,7 +150,8 @@ def inspect_chunk(
     # Faults of pairs: for each kind whether each pair has it
     has_letters = source.small + source.capitals > 0
     equal = (hashes[0] == hashes[1]) & (source.words.count >= MIN_CASED_WORDS) & has_letters
-    of_pairs = pair_faults(profile, data, source, target, equal)
+    of_pairs = dropped_pairs(data, source, target)
+    of_pairs |= pair_faults(profile, data, *lines_as_read, equal)
     if held_out is not None:
         of_pairs |= held_out.faults(hashes)
 
@@ -151,7 +159,7 @@ def inspect_chunk(
     sides = {kind: np.where(mask, BOTH, -1) for kind, mask in of_pairs.items()}
     of_sides = [side_faults(profile, 0, source), side_faults(profile, 1, target)]
     if profile.pairs >= MIN_PAIRS:
-        languages = profile.other_languages(source, target)
+        languages = profile.other_languages(*lines_as_read)
         of_sides = list(map(operator.or_, of_sides, languages))
     for number, faults in enumerate(of_sides):
         for kind, mask in faults.items():
@@ -168,7 +176,7 @@ def inspect_chunk(
             places[kind] = list(zip(numbers, side_of_pair[faulty].tolist(), strict=True))
             for number in numbers[: data.audit_examples]:
                 texts[number] = pairs[number - chunk.first]
-    misaligned = find_misaligned_blocks(profile.moments, chunk)
+    misaligned = find_misaligned_blocks(profile.moments, as_read)
     return AuditedChunk(
         places,
         [block.moved(chunk.first - 1) for block in misaligned],
@@ -184,7 +192,7 @@ def unlike_pairs(pairs: Sequence[Pair], data: DataConfig) -> dict[int, str]:
     reasons: dict[int, str] = {}
     if not pairs:
         return reasons
-    profile = learn_profile(*lines_of_pairs(pairs[:SAMPLE]))
+    profile = learn_profile(*lines_of_pairs(without_entities(list(pairs[:SAMPLE]))))
     for chunk in chunks(iter(pairs), CHUNK):
         audited = inspect_chunk(profile, data, None, chunk)
         for block in audited.misaligned:
@@ -225,15 +233,9 @@ def pair_faults(
     """
     blank = source.blank | target.blank
     odd_quotes = source.sums(QUOTES[source.codes]) % 2 != target.sums(QUOTES[target.codes]) % 2
-    shorter = np.minimum(source.lengths, target.lengths) + SLACK
-    longer = np.maximum(source.lengths, target.lengths) + SLACK
     faults = {
-        "both sides blank": source.blank & target.blank,
-        "one side blank": source.blank ^ target.blank,
         "both sides equal": equal,
         "unpaired quote": ~blank & odd_quotes,
-        "too long": ~blank & (longer - SLACK > data.max_characters),
-        "lengths too unlike": ~blank & (longer / shorter > data.max_length_ratio),
     }
     if profile.pairs >= MIN_PAIRS:
         is_far = profile.far(source, target) > data.audit_deviation
@@ -242,6 +244,19 @@ def pair_faults(
         faults["partly untranslated"] = is_copied & ~equal
         faults["number not on both sides"] = ~blank & unlike_numbers(source, target)
     return faults
+
+
+def dropped_pairs(data: DataConfig, source: Lines, target: Lines) -> dict[str, np.ndarray]:
+    """Which pairs a training drops, and why; it looks at the text as it is written."""
+    blank = source.blank | target.blank
+    shorter = np.minimum(source.lengths, target.lengths) + SLACK
+    longer = np.maximum(source.lengths, target.lengths) + SLACK
+    return {
+        "both sides blank": source.blank & target.blank,
+        "one side blank": source.blank ^ target.blank,
+        "too long": ~blank & (longer - SLACK > data.max_characters),
+        "lengths too unlike": ~blank & (longer / shorter > data.max_length_ratio),
+    }
 
 
 def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page,
 from nmt.audit.translations import CHECKED, IMPROBABLE, SAMPLE_PAIRS, TranslationCheck
 from nmt.config.schema import DataConfig
 from nmt.corpus import corpus, sources
-from nmt.corpus.checks import Pair
+from nmt.corpus.checks import Pair, without_entities
 from nmt.corpus.checksums import read_json, write_json
 from nmt.corpus.files import atomic_folder, open_atomic
 from nmt.corpus.inspect.language import describe_languages
@@ -213,7 +213,7 @@ class Auditor:
             raise UserError(f"{origin.word} has no pair of sentences.")
         if len(pairs) < MIN_PAIRS and self.profile is not None:
             return self.profile
-        profile = learn_profile(*lines_of_pairs(pairs))
+        profile = learn_profile(*lines_of_pairs(without_entities(pairs)))
         if self.profile is None or len(pairs) == SAMPLE:
             return profile
         return replace(profile, languages=self.profile.languages, language=self.profile.language)

@@ -6,9 +6,10 @@ too. What the validation set has as well (the entities of a tokenized corpus) is
 the corpus is written. Nothing is left out. Other faults are found by `nmt audit`.
 """
 
+import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.entities import name2codepoint
 from typing import NamedTuple
 
@@ -56,13 +57,18 @@ BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{H
 BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
 LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
 ENTITY = re.compile(
-    rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});"
+    rf"&(?:amp;)*(#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});"
 )
+# Subwords of subword-nmt (Haus@@ boot), SentencePiece (▁Haus boot) and WordPiece (Haus ##boot)
+PIECES = re.compile(r"\w@@(?=\s|$)|(?:^|\s)▁\S|\w ##\w")
+PIECE_TABLE = table_of(map(ord, "@▁#"))
 CONTROLS = "control characters"
 SWAPPED = "swapped"
+SUBWORDS = "subwords"
 EXAMPLES = {
     "characters of a wrong encoding": ", such as Ã¼ for ü",
     "HTML entities": ", such as &amp;",
+    SUBWORDS: ", such as Haus@@ boot or ▁Haus boot; join them, as nmt divides words itself",
 }
 
 
@@ -112,7 +118,7 @@ class PairChecks:
         The languages are those of the validation set if it has enough pairs. In a corpus of several
         language pairs this is called before each, with its codes.
         """
-        sides = lines_of_pairs(pairs)
+        sides = lines_of_pairs(without_entities(pairs))
         self.language = self.valid.known_languages.get(codes) if self.valid else None
         if self.language is None:
             self.language = log_likelihood_ratio(*sides)
@@ -130,12 +136,15 @@ class PairChecks:
         found = text_faults(sources)
         for kind, lines in text_faults(targets).items():
             found[kind] = found[kind] | lines
+        as_read = read_chunk(chunk)
+        if as_read is not chunk:
+            sources, targets = lines_of_pairs(as_read.pairs[chunk.core])
         if self.language is not None and self.learnt >= MIN_PAIRS:
             source, target = in_other_language(self.language, sources, targets)
             found["in the other language"] = source | target
             found[SWAPPED] = source & target
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
-        return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.moments, chunk))
+        return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.moments, as_read))
 
     def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         """The same pairs, which are looked at a chunk at a time."""
@@ -186,10 +195,27 @@ class PairChecks:
     def fewest(self, kind: str) -> float:
         """How many pairs must have a fault of their text for a warning."""
         in_valid = 0.0
-        if self.valid:
+        if self.valid and kind != SUBWORDS:  # which is told also of a whole corpus
             count = self.valid.faults.get(kind, Count())
             in_valid = count.pairs / max(1, self.valid.read)
         return max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
+
+
+def without_entities(pairs: list[Pair]) -> list[Pair]:
+    """The pairs with the characters that entities stand for; the same list if there are none."""
+
+    def read(text: str) -> str:
+        return ENTITY.sub(lambda match: html.unescape(f"&{match[1]};"), text)
+
+    if not any("&" in source or "&" in target for source, target in pairs):
+        return pairs
+    return [(read(source), read(target)) for source, target in pairs]
+
+
+def read_chunk(chunk: Chunk) -> Chunk:
+    """The chunk as a reader of its pairs sees it, without entities: `&#8217;` is no number."""
+    pairs = without_entities(chunk.pairs)
+    return chunk if pairs is chunk.pairs else replace(chunk, pairs=pairs)
 
 
 def text_faults(side: Lines) -> dict[str, np.ndarray]:
@@ -205,4 +231,5 @@ def text_faults(side: Lines) -> dict[str, np.ndarray]:
         CONTROLS: side.having(CONTROL[side.codes]) & ~side.blank,
         "characters of a wrong encoding": lost | broken,
         "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
+        SUBWORDS: side.matching(side.having(PIECE_TABLE[side.codes]), PIECES),
     }
