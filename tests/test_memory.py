@@ -85,6 +85,29 @@ def test_a_text_is_looked_up_as_a_reader_sees_it(extension, document, first, sec
     assert target.format(old, other_old) in data.decode()
 
 
+def test_tags_that_are_text_in_the_memory_are_tags_of_the_document():
+    """A unit with other tags on its sides, and one with a name in brackets, are found as they
+    are."""
+    memory = TranslationMemory(
+        [
+            ("Drei <b class='x'>vier</b>.", "Three <b class='x'>four</b>!"),
+            ("Nimm <code>git</code>.", "Take <code>git</code>!"),
+            ("Sechs <i>sieben</i>.", "Six seven!"),
+            ("Nur <datei> hier.", "Only <file> here!"),
+        ]
+    )
+    for document, wanted in {
+        "<p>Drei <b>vier</b>.</p>": "<p>Three <b>four</b>!</p>",
+        "<p>Nimm <code>git</code>.</p>": "<p>Take <code>git</code>!</p>",
+        "<p>Drei &lt;b class='x'&gt;vier&lt;/b&gt;.</p>": "four",
+    }.items():
+        data, counts = translated_bytes(".html", document.encode(), memory=memory)
+        assert counts["from the memory"] == 1 and wanted in data.decode(), data.decode()
+    for document in ("<p>Sechs <i>sieben</i>.</p>", "<p>Nur hier.</p>"):
+        _, counts = translated_bytes(".html", document.encode(), memory=memory)
+        assert counts["from the memory"] == 0
+
+
 def test_a_date_of_word_is_looked_up_as_it_is_shown():
     memory = TranslationMemory([("Heute, 1.2., bei R&D.", "At R&D today, 1.2.!")])
     text = run("Heute, ") + field("DATE", run("1.2.")) + run(", bei R&amp;D.")

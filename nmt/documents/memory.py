@@ -23,6 +23,7 @@ from nmt.config.schema import DataConfig
 from nmt.corpus.checks import Pair
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.sources import ENDINGS, reviewed_pairs
+from nmt.documents.html import INLINE, VOID
 from nmt.documents.segment import UNITS, Segment
 from nmt.documents.word_weights import whole_words
 from nmt.errors import UserError
@@ -30,6 +31,8 @@ from nmt.errors import UserError
 log = logging.getLogger("nmt")
 FindFaults = Callable[[Sequence[Pair], DataConfig], dict[int, str]]
 REUSED = "from the memory"  # of a sentence in a report
+# A tag in the text of a unit, which its file has as &lt;b&gt;; documents have it beside the text.
+TAG = re.compile(rf"</?({'|'.join(sorted(INLINE - VOID))})(?:\s[^<>]*)?>", re.IGNORECASE)
 LEAST = 0.75  # similarity of what is suggested
 
 
@@ -42,10 +45,15 @@ class Match(NamedTuple):
 
 
 class TranslationMemory:
-    """Texts with their translations; of several translations the last one counts."""
+    """Texts with their translations; of several translations the last one counts.
+
+    A unit in which tags are text stands also for the text without them, if both of its sides have
+    the same tags.
+    """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self.targets: dict[str, str] = {}
+        self.without_tags: dict[str, str] = {}
         for source, target in pairs:
             self.add(source, target)
 
@@ -55,6 +63,9 @@ class TranslationMemory:
             return
         is_new = source not in self.targets
         self.targets[source] = target
+        tags = sorted(TAG.findall(source))
+        if tags and tags == sorted(TAG.findall(target)):
+            self.without_tags[TAG.sub("", source).strip()] = TAG.sub("", target).strip()
         if is_new and "index" in self.__dict__:
             self.words[source] = words_of(source)
             for word in set(self.words[source]):
@@ -91,7 +102,8 @@ class TranslationMemory:
 
         None if the memory has none, or one that does not show each unit of the text once.
         """
-        target = self.targets.get(with_shown_units(segment, text))
+        shown_text = with_shown_units(segment, text)
+        target = self.targets.get(shown_text, self.without_tags.get(shown_text))
         if target is None:
             return None
         units = UNITS.findall(text)
