@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpora import files_config, pairs, run_command
+from corpora import files_config, pairs, run_command, write_pairs
 
 from nmt.corpus.guess import as_words, with_file
 from nmt.corpus.packed import PackedFile
@@ -264,6 +264,28 @@ def test_two_files_of_any_names(tmp_path, capfd):
     assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=pl"]
     with pytest.raises(UserError, match="give files of pairs, or two files of sentences"):
         with_file([str(named[0]), str(named[1]), str(tmp_path / "test_guess.py"), str(named[0])])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a,b.de", "a,b.en"],
+        ["a,b.tsv"],
+        ["a,b.tsv", "ü.tsv"],
+        ["data.train=a,b.tsv"],
+        ["data.train=a,b.de+a,b.en", "data=files", "data.source=de", "data.target=en"],
+        ["data.train=a,b", "data=files", "data.source=de", "data.target=en"],
+    ],
+)
+def test_a_file_that_is_there_may_have_a_comma_in_its_name(words, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path, "a,b", PAIRS)
+    table(Path("a,b.tsv"), ["", "de", "en"])
+    table(Path("ü.tsv"), ["", "de", "en"])
+    answer = run_command(capfd, "download", *words, "data.split_size=5")
+    assert answer.code == 0 and "The corpus is in" in answer.err
+    # What is not there means several runs, as before.
+    assert "several runs" in run_command(capfd, "download", "data.train=a,c").err
 
 
 def test_what_is_given_is_not_guessed(tmp_path):

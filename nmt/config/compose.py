@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ OpenRun = Callable[[str, Path], tuple[Path, Config]]
 # Keys whose values are texts, also where they look like a number
 TEXT_KEYS = {field.name for field in fields(Config) if field.type in (str, str | None)}
 TEXT_KEYS |= {f"data.{field.name}" for field in fields(DataConfig) if field.type is str}
-TEXT_KEYS |= {f"data.{name}" for name in ("train", "valid", "test", "mono")}  # files
+FILE_KEYS = {f"data.{name}" for name in ("train", "valid", "test", "mono")}
+TEXT_KEYS |= FILE_KEYS
 NOT_QUOTED = set("'\"[]{},\\$")  # signs of a value that means more than its letters
 
 # nmt train from=RUN: languages, model and tokenizer are those of the run. What its weights do not
@@ -150,6 +152,8 @@ def with_quotes(word: str) -> str:
     is_readable = parsed_word(word) is not None
     if not equals or (is_readable and key not in TEXT_KEYS):
         return word
+    if key in FILE_KEYS and "," in value and names_file(value):
+        return f"{key}='{value}'"
     is_list = value.startswith("[") and value.endswith("]")
     if is_list:
         parts = value[1:-1].split(",")
@@ -164,6 +168,16 @@ def with_quotes(word: str) -> str:
             parts[number] = f"'{part}'"
     quoted = ",".join(parts)
     return f"{key}=[{quoted}]" if is_list else f"{key}={quoted}"
+
+
+def names_file(value: str) -> bool:
+    """Whether a value with a comma is one FILE, PREFIX or FILE+FILE that is there."""
+    if (NOT_QUOTED - {","}).intersection(value):
+        return False
+    path = os.path.expanduser(value)
+    if os.path.isfile(path) or glob(f"{escape(path)}.*"):
+        return True
+    return all(map(os.path.isfile, map(os.path.expanduser, value.split("+"))))
 
 
 def parsed_word(word: str) -> Override | None:

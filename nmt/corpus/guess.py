@@ -60,7 +60,11 @@ def with_file(overrides: Sequence[str]) -> list[str]:
     words = words_of_files(files, given) if files else words_of_train(given)
     if not words:
         return list(overrides)
-    name = f"[{','.join(words)}]" if len(words) > 1 else words[0]
+    name = words[0]
+    if len(words) > 1:
+        has_comma = any("," in word for word in words)
+        name = ",".join(f"'{word}'" if has_comma else word for word in words)
+        name = f"[{name}]"
     settings = {"data": "files", "data.train": name, **missing_languages(name, words, given)}
     added = [f"{key}={value}" for key, value in settings.items() if key not in given]
     if added:
