@@ -22,7 +22,7 @@ from nmt.corpus import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, score
-from nmt.runs.folders import read_config
+from nmt.runs.folders import find_checkpoint, read_config
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -145,6 +145,29 @@ def test_runs_are_listed_and_described(trained: Trained, capfd):
     for line in ("languages\tde-en", "weights\tupdate 120", f"scores\t{scores}"):
         assert line in described
     assert run_command(capfd, "list", "--runs", str(trained.root / "none")).out == ""
+
+
+def test_what_a_run_lacks_is_said_and_others_are_listed(trained: Trained, tmp_path, capfd):
+    """A link to nothing is what a run that is being deleted looks like."""
+    for name in ("whole", "bare", "torn", "damaged", "linked"):
+        (tmp_path / name).mkdir()
+    for name in ("whole", "bare", "torn", "damaged"):
+        shutil.copy(Path(trained.runs) / "tiny" / "best.safetensors", tmp_path / name)
+    for name in ("whole", "torn"):
+        shutil.copy(Path(trained.runs) / "tiny" / "config.yaml", tmp_path / name)
+    (tmp_path / "damaged" / "config.yaml").write_text("data: [")
+    (tmp_path / "torn" / "current").write_text("7")
+    (tmp_path / "linked" / "best.safetensors").symlink_to(tmp_path / "nothing")
+    listed = run_command(capfd, "list", "--runs", str(tmp_path))
+    rows = {line.split("\t")[0]: line.split("\t")[2:4] for line in listed.out.splitlines()}
+    assert rows == {"whole": ["de-en", "transformer"], "bare": ["", ""], "damaged": ["", ""]}
+    assert "bare/config.yaml is missing" in listed.err
+    assert "damaged/config.yaml cannot be read" in listed.err
+    assert "torn is not listed: " in listed.err and listed.code == 0
+
+    shutil.rmtree(tmp_path / "torn")
+    os.utime(tmp_path / "whole" / "best.safetensors")
+    assert find_checkpoint("latest", tmp_path) == tmp_path / "whole" / "best.safetensors"
 
 
 def test_stdout_holds_data_only(trained: Trained):

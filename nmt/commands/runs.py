@@ -1,6 +1,7 @@
 """nmt list and nmt info: which runs there are, and what is known about one."""
 
 import argparse
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -9,10 +10,11 @@ from typing import Any
 
 from nmt.commands import print_table
 from nmt.corpus.checksums import read_json
+from nmt.errors import UserError
 from nmt.evaluate.estimate import read_estimator
 from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.verdict import read_verdict
-from nmt.runs.folders import find_checkpoint, read_config
+from nmt.runs.folders import find_checkpoint, read_config, trained_runs
 from nmt.runs.versions import (
     current_folder,
     current_number,
@@ -24,6 +26,7 @@ from nmt.runs.versions import (
 )
 from nmt.view.text import visible
 
+log = logging.getLogger("nmt")
 COLUMNS = ("run", "date", "languages", "model", "scores", "MB", "fit for")
 
 
@@ -34,10 +37,14 @@ def run(options: argparse.Namespace) -> int:
             print(f"{key}\t{visible(str(value))}")
         return 0
     rows = []
-    for path in Path(options.runs).glob("*/best.safetensors"):
-        with suppress(FileNotFoundError):  # somebody deletes the run meanwhile
-            rows.append((path.stat().st_mtime, row_of(path.parent)))
-    print_table(COLUMNS, [row for _, row in sorted(rows)])
+    for folder in trained_runs(Path(options.runs)):
+        try:
+            rows.append(row_of(folder))
+        except FileNotFoundError:  # somebody deletes the run meanwhile
+            continue
+        except UserError as error:
+            log.warning("%s is not listed: %s", folder.name, error)
+    print_table(COLUMNS, rows)
     return 0
 
 
@@ -45,16 +52,24 @@ def row_of(run_folder: Path) -> list[str]:
     """The cells of a run, with the scores of its current version."""
     folder = current_folder(run_folder)
     config = read_config(folder)
-    data = config.get("data", {})
-    model = config.get("model", {})
+    languages = kind = ""
+    try:
+        languages = f"{config['data']['source']}-{config['data']['target']}"
+        kind = str(config["model"]["kind"])
+    except (KeyError, TypeError):
+        path = folder / "config.yaml"
+        log.warning("%s %s.", path, "cannot be read" if path.is_file() else "is missing")
     first = next(iter(scores_of(folder)), "")
-    size = sum(file.stat().st_size for file in run_folder.rglob("*") if file.is_file())
+    size = 0
+    for file in run_folder.rglob("*"):
+        with suppress(FileNotFoundError):  # a training replaces its files
+            size += file.stat().st_size if file.is_file() else 0
     verdict = read_verdict(folder)
     return [
         version_name(folder),
         f"{date_of(folder / 'best.safetensors'):%Y-%m-%d %H:%M}",
-        f"{data.get('source')}-{data.get('target')}",
-        str(model.get("kind")),
+        languages,
+        kind,
         first,
         f"{size / 1e6:.0f}",
         verdict.level.short if verdict else "",

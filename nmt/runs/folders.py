@@ -3,7 +3,8 @@ were trained on."""
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,20 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
+def by_time(paths: Iterable[Path]) -> list[Path]:
+    """The paths, the oldest first, without what is deleted meanwhile and links to nothing."""
+    times = {}
+    for path in paths:
+        with suppress(OSError):
+            times[path] = path.stat().st_mtime
+    return sorted(times, key=lambda path: (times[path], path))
+
+
+def trained_runs(root: Path) -> list[Path]:
+    """The folders of the runs that have a checkpoint, the newest last."""
+    return [path.parent for path in by_time(root.glob("*/best.safetensors"))]
+
+
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
     """The checkpoint of RUN; raises UserError.
 
@@ -44,10 +59,10 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
     versions it is that of the current one, unless RUN names another (nmt/runs/versions.py).
     """
     if run == "latest":
-        checkpoints = sorted(root.glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
-        if not checkpoints:
+        runs = trained_runs(root)
+        if not runs:
             raise UserError(f"There is no trained run in {root}; train one with `nmt train`.")
-        folder = current_folder(checkpoints[-1].parent)
+        folder = current_folder(runs[-1])
         log.info("The latest run is %s.", folder)
         return find_checkpoint(str(folder), root)
     for named in (Path(run), root / run):
@@ -64,7 +79,7 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
                 f"The run {folder} has no best.safetensors yet; it is written at the first "
                 "validation."
             )
-    names = sorted(path.parent.name for path in root.glob("*/best.safetensors"))
+    names = sorted(folder.name for folder in trained_runs(root))
     hint = f"there is no trained run in {root}"
     if names:
         hint = f"trained runs in {root}: {', '.join(names)}"
@@ -93,7 +108,7 @@ def existing_corpus(
     if data_folder is not None:
         folders.append(Path(data_folder))
     for folder in folders:
-        for path in sorted(folder.glob("corpus-*/"), key=lambda path: (path.stat().st_mtime, path)):
+        for path in by_time(folder.glob("corpus-*/")):
             try:
                 report = read_report(path)
                 is_same = {report["corpus_hash"]} == hashes
