@@ -16,6 +16,7 @@ from corpora import Answer, Trained, environment, run_command, small, write_corp
 
 import nmt
 from nmt import cli
+from nmt.commands.options import make_parser, with_home
 from nmt.config.keys import config_folder, known_keys
 from nmt.config.validation import all_keys
 from nmt.corpus import line_chunks
@@ -168,6 +169,30 @@ def test_what_a_run_lacks_is_said_and_others_are_listed(trained: Trained, tmp_pa
     shutil.rmtree(tmp_path / "torn")
     os.utime(tmp_path / "whole" / "best.safetensors")
     assert find_checkpoint("latest", tmp_path) == tmp_path / "whole" / "best.safetensors"
+
+
+def test_every_name_of_a_file_may_begin_with_the_home_folder(monkeypatch, tmp_path):
+    """Also where a shell leaves ~: in quotes, and behind = and a comma."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    commands = make_parser()._actions[-1]
+    checked = set()
+    for name, command in commands.choices.items():
+        for action in command._actions:
+            if re.search("FILE|FOLDER|DIR|PREFIX|RUN|OUT", str(action.metavar)):
+                assert action.type("~/x") == f"{tmp_path}/x", (name, action.metavar)
+                checked.add(action.metavar)
+    assert {"FILE", "FOLDER", "DIR", "PREFIX", "RUN", "FILE|KEY=VALUE"} <= checked
+    for text, wanted in {
+        "data.train=[~/a,~/b+~/c]": "data.train=[{0}/a,{0}/b+{0}/c]",
+        "run=~/g.tsv": "run={0}/g.tsv",
+        "~": "{0}",
+        "~root/x": f"{Path('~root').expanduser()}/x",
+        "~model.dropout": "~model.dropout",  # of Hydra
+        "a~/b": "a~/b",
+        "~$letter.docx": "~$letter.docx",
+        "./~/x": "./~/x",
+    }.items():
+        assert with_home(text) == wanted.format(tmp_path)
 
 
 def test_stdout_holds_data_only(trained: Trained):

@@ -5,6 +5,7 @@ Nothing that takes time is imported here, so that `nmt --help` is instant.
 
 import argparse
 import contextlib
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -13,11 +14,22 @@ from nmt import __version__
 from nmt.corpus.packed import OPENERS
 from nmt.errors import UserError, did_you_mean
 
+# ~ and ~user where a name begins: after the signs with which names are listed too, as in KEY=~/FILE
+HOME = re.compile(r"(?:^|(?<=[,+=\[]))~(?:[^/,+=]*(?=/)|$)")
+
+
+def with_home(text: str) -> str:
+    """A text in which names of files begin with the home folder, as a shell would give them.
+
+    A shell leaves ~ as it is in quotes, and behind = and a comma.
+    """
+    return HOME.sub(lambda match: os.path.expanduser(match[0]), text)
+
 
 def path(text: str) -> str:
     if not text:  # as where a shell variable is unset
         raise argparse.ArgumentTypeError("the name is empty")
-    return text
+    return with_home(text)
 
 
 def output_file(text: str) -> str:
@@ -68,6 +80,8 @@ TYPES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("N", "K", "NUMBER"), positive),
     "L[,L]": layers,
     **dict.fromkeys(("NAME,NAME", "FORMAT,FORMAT"), words),
+    # a RUN may be a folder, and the words may be files
+    **dict.fromkeys(("RUN", "FILE|KEY=VALUE", "TEACHER|KEY=VALUE"), with_home),
     "TEXT,TEXT": lambda text: list(map(path, words(text))),
 }
 MODULES = {
@@ -619,7 +633,11 @@ def add_direction(parser: argparse.ArgumentParser) -> None:
 
 def add_import(parser: argparse.ArgumentParser) -> None:
     add_value(
-        parser, "name", "SOURCE", "a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub"
+        parser,
+        "name",
+        "SOURCE",
+        "a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub",
+        type=with_home,
     )
     add_value(parser, "--name", "NAME", "name of the new run", dest="run_name", required=True)
     add_value(

@@ -20,6 +20,7 @@ from typing import Any
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_directed
+from nmt.commands.options import with_home
 from nmt.commands.output import (
     check_can_be_written,
     check_not_input,
@@ -157,7 +158,7 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
 
     Hidden files, and those in the folder for translations, are left out. Raises UserError.
     """
-    words = [*options.documents, *options.sentences]
+    words = [*options.documents, *map(with_home, options.sentences)]
     folder = Path(options.output or words.pop())
     if not words or (folder.exists() and not folder.is_dir()):
         raise UserError(
