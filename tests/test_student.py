@@ -396,3 +396,17 @@ def test_a_missing_package_is_said_before_the_training(
     message = refused("student", "tiny", "--export", format, *folders)
     assert "cannot be imported" in message or f"needs the package {package}" in message
     assert sorted(os.listdir(runs)) == names, "nothing was trained"
+
+
+def test_a_page_that_npm_is_needed_for_is_refused_before_the_training(
+    trained, refused, tmp_path, monkeypatch
+):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+    folders = [f"run_folder={trained.runs}", f"data_folder={tmp_path / 'data'}"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no npm" in refused("student", "tiny", "--export", "hf,html", *folders)
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\nexit 7\n")  # as without a network
+    npm.chmod(0o755)
+    assert "exit code 7" in refused("student", "tiny", "--export", "hf,html", *folders)
+    assert not (tmp_path / "data").exists()

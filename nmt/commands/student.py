@@ -142,13 +142,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_options(options: argparse.Namespace, names: list[str]) -> None:
-    """Raise UserError for other than one teacher, and for a format whose packages are missing."""
+    """Raise UserError for other than one teacher, and for a format that cannot be written here."""
     if len(names) > 1:
         raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
     if bool(names) == bool(options.command_line):
         raise UserError("Give a run as the teacher, or --command 'PROGRAM'; one of them.")
     for format in options.export:
-        choose("format", format, FORMATS).load().check_packages()
+        exporter = choose("format", format, FORMATS).load()
+        exporter.check_packages()
+        exporter.check_downloads()
 
 
 def check_training(words: list[str], formats: list[str]) -> Config:

@@ -138,6 +138,10 @@ class Export:
         """Raise UserError where a package that the export needs is missing."""
 
     @classmethod
+    def check_downloads(cls) -> None:
+        """Raise UserError where what the export downloads cannot be had; before a training."""
+
+    @classmethod
     def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
         """Raise UserError for wrong options, before the run is loaded; `given`: by field."""
         licence = given.get("licence")

@@ -114,6 +114,10 @@ class HtmlExport(Export):
     def check_packages(cls) -> None:
         OnnxExport.check_packages()
 
+    @classmethod
+    def check_downloads(cls) -> None:
+        read_runtime()  # npm keeps it for the export
+
     def check(self) -> None:
         self.check_tokenizers(with_table=False)
         self.onnx.check()
@@ -233,7 +237,10 @@ def read_runtime(archive: str | None = None) -> dict[str, bytes]:
 
 def npm_archive(folder: Path) -> Path:
     """The archive that npm packs into a folder; raises UserError without npm and where it fails."""
-    hint = f"run `{PACK}` where there is npm and a network, and give --onnxruntime-web FILE"
+    hint = (
+        f"run `{PACK}` where there is npm and a network, and give its file to `nmt export "
+        "--format html --onnxruntime-web FILE`"
+    )
     npm = shutil.which("npm")
     if npm is None:
         raise UserError(f"The page needs onnxruntime-web, and there is no npm here; {hint}.")
