@@ -1,14 +1,18 @@
 """Sizes of a model that contradict each other are refused, and values without effect."""
 
+import shutil
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import cache
+from pathlib import Path
 
 import hydra
 import pytest
+from corpora import run_command
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
+from nmt.config import compose, keys
 from nmt.config.compose import compose_all
 from nmt.config.schema import LARGEST, Config, DataConfig, OptimConfig, leaves, to_dict
 from nmt.config.validation import BOUNDS, MODELS, check_value, validate
@@ -193,3 +197,59 @@ def test_a_program_may_use_hydra_itself(words, tmp_path):
             assert compose_all(words, multirun=False)[0].seed == 2
         assert hydra.compose("config") == {"own": 1}
     assert not GlobalHydra.instance().is_initialized()
+
+
+HEAD = "# @package _global_\n"
+GOOD = f"{HEAD}defaults:\n  - override /model: bahdanau\n\nseed: 7\n"
+FILES = {  # of conf/experiment → the words of the refusal; None: seed is 7
+    "good": (GOOD, None),
+    "CRLF": (GOOD.replace("\n", "\r\n"), None),
+    "BOM": (f"\ufeff{GOOD}", "byte order mark"),
+    "UTF-16": (GOOD.encode("utf-16"), "not UTF-8"),
+    "Latin-1": (f"{GOOD}# für".encode("latin-1"), "not UTF-8"),
+    "tab": (f"{HEAD}model:\n\tdropout: 0.1\n", "line 3"),
+    "key twice": (f"{GOOD}seed: 8\n", "duplicate key seed"),
+    "two documents": (f"{GOOD}---\nseed: 8\n", "another document"),
+    "empty": ("", "first line"),
+    "no header": ("seed: 7\n", "first line"),
+    "list": (f"{HEAD}- seed\n", "has no lines KEY: VALUE"),
+    "a word": (f"{HEAD}seed\n", "has no lines KEY: VALUE"),
+    "list as a group": (f"{HEAD}model:\n  - dropout: 0.1\n", "'model:' needs lines"),
+    "number as a group": (f"{HEAD}train: 5\n", "'train:' needs lines"),
+    "nothing as a group": (f"{HEAD}optim:\n", "'optim:' needs lines"),
+    "defaults are a word": (f"{HEAD}defaults: bahdanau\n", "'defaults:' needs lines"),
+    "entry of a list": (f"{HEAD}defaults:\n  - override /model: [a]\n", "of its defaults"),
+    "number in defaults": (f"{HEAD}defaults:\n  - 1: 2\n", "of its defaults"),
+    "group with values": (f"{HEAD}seed:\n  a: 1\n", "'seed'"),
+}
+
+
+def own_conf(tmp_path, monkeypatch) -> Path:
+    conf = Path(shutil.copytree(keys.config_folder(), tmp_path / "conf"))
+    for module in (keys, compose):
+        monkeypatch.setattr(module, "config_folder", lambda: conf)
+    return conf
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_conf_is_read_or_refused_by_one_sentence(name, tmp_path, monkeypatch, capfd):
+    content, said = FILES[name]
+    conf = own_conf(tmp_path, monkeypatch)
+    written = content if isinstance(content, bytes) else content.encode()
+    (conf / "experiment" / "mine.yaml").write_bytes(written)
+    words = ["data=phrasebook", "+experiment=mine"]
+    if said is None:
+        (config,) = compose_all(words, multirun=False)
+        assert config.seed == 7 and config.model.kind == "recurrent"
+        return
+    answer = run_command(capfd, "suggest", *words)
+    assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "3\n"])
+def test_a_file_that_another_one_chooses_has_values(text, tmp_path, monkeypatch, capfd):
+    conf = own_conf(tmp_path, monkeypatch)
+    (conf / "experiment" / "mine.yaml").write_text(f"{HEAD}defaults:\n  - override /train: short\n")
+    (conf / "train" / "short.yaml").write_text(text)
+    answer = run_command(capfd, "suggest", "data=phrasebook", "+experiment=mine")
+    assert answer.code == 2 and "short.yaml has no lines KEY: VALUE" in answer.err

@@ -30,6 +30,7 @@ from nmt.config.keys import (
     EXPERIMENT,
     FROM,
     GROUPS,
+    check_files,
     config_folder,
     keys_of,
     unknown_choice,
@@ -268,6 +269,7 @@ def compose(words: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) 
     if starts_from_run:
         defaults = [f"{group}={name}" for group, name in GROUPS_FROM.items() if group not in given]
         words = defaults + words
+    check_files(words)
     try:
         composed = hydra.compose("config", words, return_hydra_config=True)
         choices = composed.hydra.runtime.choices

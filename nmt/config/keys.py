@@ -4,6 +4,7 @@ They are read from conf/ alone. What needs the schema, and with it PyTorch, is i
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from nmt.errors import UserError, did_you_mean
 
 EXPERIMENT = "experiment"  # a run of one has its name
 ADDED_GROUPS = (EXPERIMENT, "debug")  # +GROUP=NAME; their files set values of every group
+HEADER = re.compile(r"(?:#.*\n)*# *@package +_global_\s", re.ASCII)  # of a file of ADDED_GROUPS
 FROM = "from_run"  # how from=RUN is stored: `from` is a word of Python
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 
@@ -79,6 +81,63 @@ def last_paragraph(text: str) -> list[str]:
     """The lines of the values in a file of conf/, behind its head and its defaults; indented."""
     lines = text.removeprefix("# @package _global_\n").split("\n\n")[-1].splitlines()
     return [f"  {line}" for line in lines]
+
+
+def check_files(words: Sequence[str]) -> None:
+    """Raise UserError for chosen files of conf/ that Hydra would misread.
+
+    It takes a file without values, or with a list in their place, for one that sets nothing. What
+    is no YAML it refuses itself.
+    """
+    read_values(config_folder() / "config.yaml")
+    chosen = []
+    for word in words:
+        group, _, name = word.lstrip("+").partition("=")
+        chosen.append((group, name))
+    for group, name in chosen:
+        path = config_folder() / group / f"{name}.yaml"
+        if group not in (*GROUPS, *ADDED_GROUPS) or not path.is_file():
+            continue
+        values = read_values(path)
+        chosen += [each for each in defaults_of(path, values) if each not in chosen]
+
+
+def defaults_of(path: Path, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The group and the file of each entry of a defaults list, as in `override /data: files`."""
+    defaults = values.get("defaults", [])
+    if not isinstance(defaults, list):
+        raise UserError(f"{path}: 'defaults:' needs lines '- override /GROUP: NAME' below it.")
+    for default in defaults:
+        entries = default.items() if isinstance(default, dict) else [("", default)]
+        for key, name in entries:
+            if not isinstance(key, str) or not isinstance(name, str):
+                raise UserError(
+                    f"{path}: the entry '{key}: {name}' of its defaults is not '/GROUP: NAME'."
+                )
+            yield key.removeprefix("override").strip(" /"), name
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The values of a file of conf/; raises UserError where it has none, or no groups of them."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+        values = yaml.safe_load(text)
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8; save it as UTF-8.") from None
+    except (OSError, yaml.YAMLError, RecursionError):
+        return {}  # Hydra says what is wrong
+    is_added = path.parent.name in ADDED_GROUPS
+    if is_added and not HEADER.match(text.replace("\r\n", "\n")):
+        fault = " and no byte order mark before it" if text.startswith("\ufeff") else ""
+        raise UserError(f"{path} needs a first line '# @package _global_'{fault}.")
+    if values is None and is_added:  # all values are the usual ones
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{path} has no lines KEY: VALUE.")
+    for group in GROUPS:
+        if is_added and not isinstance(values.get(group, {}), dict):
+            raise UserError(f"{path}: '{group}:' needs lines KEY: VALUE below it, indented.")
+    return values
 
 
 def keys_of(group: str, name: str) -> list[str]:
