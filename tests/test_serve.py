@@ -681,6 +681,8 @@ def test_a_suggestion_is_kept_line_by_line(keeping, run):
         ({"s": "a\x1bb"}, "control"),
         ({"q": "a\x1bb"}, "control"),
         ({"s": "a\u202eb"}, "control"),
+        ({"s": "a\u2028b"}, "U+2028"),  # it was kept as a space
+        ({"s": "a\x0bb"}, "U+000B"),
         ({"format": "html"}, "without markup"),
         ({"format": []}, "without markup"),
         ({"source": "zz"}, "zz is not supported"),

@@ -45,7 +45,7 @@ from nmt.serve.translation import Wanted, translate_files, translate_texts
 from nmt.view.text import acts
 
 log = logging.getLogger("nmt")
-SPACES = re.compile(r"[\t\f\v\x85\u2028\u2029]")
+LINE_ENDS = re.compile(r"[\f\v\x85\u2028\u2029]")  # for other programs
 # What is no text of HTML
 MARKUP = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
@@ -308,11 +308,18 @@ def given_texts(values: Values) -> list[str]:
 def corrected_lines(text: str, correction: str) -> list[Pair]:
     """The lines of a text with their corrections, without blank ones; raises Refusal."""
     # A tab, as between cells of a table, is a space; no other sign than \n ends a line
+    found = LINE_ENDS.search(correction)
+    if found:
+        raise Refusal(
+            400,
+            f"Invalid request: s has U+{ord(found[0]):04X}, at which other programs end a line; "
+            "write a space or a new line",
+        )
     lines = [on_one_line(line) for line in text.split("\n") if line.strip()]
     corrected = []
     for line in correction.split("\n"):
         if line.strip():
-            corrected.append(SPACES.sub(" ", line).strip())
+            corrected.append(line.replace("\t", " ").strip())
     if len(lines) != len(corrected) or not lines:
         raise Refusal(
             400,
