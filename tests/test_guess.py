@@ -131,18 +131,28 @@ def test_a_column_of_keys_is_no_text_whatever_its_name(tmp_path):
         assert with_file([str(path)])[2:] == wanted
         assert read([str(path)]) == [PAIRS]
 
+    # Text without spaces is none, whatever signs it has.
+    chinese = ["\u4f60\u597d\u554a" * 5 + f"_{number}.\u4e16\u754c" for number in range(len(PAIRS))]
+    columns(path, zh=chinese, en=english)
+    assert read([str(path)])[0][1] == (chinese[1], english[1])
+
     # Somebody who says that the language is Indonesian hears that the column has none.
     columns(path, id=KEYS, en=english)
     with pytest.raises(UserError, match=r"'id' has keys, such as menu\.entry_0\.label.*data\.colu"):
         read([str(path), "data.source=id", "data.target=en"])
 
 
-def test_a_code_that_is_also_a_word_gives_way_to_the_text(tmp_path):
+def test_a_name_that_is_a_code_and_a_word_is_asked_for_where_the_text_says_another(tmp_path):
     path = tmp_path / "a.csv"
     german, english = zip(*PAIRS, strict=True)
-    for names in (("from", "to"), ("is", "was"), ("my", "so")):
+    for names, said in {
+        ("from", "to"): "'to' may have Tongan by its name, or English by its text",
+        ("is", "was"): "'is' may have Icelandic by its name, or German by its text",
+    }.items():
         columns(path, **dict(zip(names, (german, english), strict=True)))
-        assert with_file([str(path)])[2:] == ["data.source=de", "data.target=en"]
+        with pytest.raises(UserError, match=f"{said}; give data.source=… data.target=…"):
+            with_file([str(path)])
+        assert read([str(path), "data.source=de", "data.target=en"]) == [PAIRS]
     # The text tells no other language.
     columns(path, no=["Hytta ligger ved fjorden", "Fjellet er bratt"] * 30, en=english)
     assert with_file([str(path)])[2:] == ["data.source=no", "data.target=en"]
@@ -151,7 +161,7 @@ def test_a_code_that_is_also_a_word_gives_way_to_the_text(tmp_path):
 def test_what_may_be_keys_or_a_language_is_asked_for(tmp_path):
     path = tmp_path / "a.csv"
     columns(path, id=WORDS_ALONE, x=["Katze"] * 8, en=["cats"] * 8)
-    with pytest.raises(UserError, match="'id' may have Indonesian text, or keys"):
+    with pytest.raises(UserError, match="'id' may have Indonesian by its name, or keys"):
         with_file([str(path)])
     assert read([str(path), "data.source=id", "data.target=en"])[0][1] == (WORDS_ALONE[1], "cats")
     columns(path, id=["kucing ini"] * 8, x=["note this"] * 8, en=["this cat"] * 8)

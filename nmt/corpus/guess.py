@@ -233,14 +233,15 @@ def guess_table(file: PackedFile, header: list[str], rows: list[list[str]]) -> L
     languages = []
     for column, text in texts.items():
         if column < len(header):
-            code = told_language(header[column], text)
+            code = base_code(language_of_column(header[column]))
             named[column] = code
             if code and code not in languages:
                 languages.append(code)
-            if code and len(texts) > 2 and may_be_keys(header[column], text):
+            other = other_reading(code, text, len(texts)) if is_also_word(header[column]) else ""
+            if other:
                 raise UserError(
                     f"{file}: the column '{header[column]}' may have {find_language(code).name} "
-                    f"text, or keys of the rows; give {SIDES[0]}=… {SIDES[1]}=…."
+                    f"by its name, or {other} by its text; give {SIDES[0]}=… {SIDES[1]}=…."
                 )
     if len(languages) == 2:
         return languages[0], languages[1]
@@ -259,19 +260,13 @@ def guess_table(file: PackedFile, header: list[str], rows: list[list[str]]) -> L
     return (source, target) if source != target else UNTOLD
 
 
-def told_language(name: str, text: str) -> str:
-    """The language that the name of a column tells, or "".
+def other_reading(code: str, text: str, columns: int) -> str:
+    """What a column may have if its name is no language, such as `to` beside `from`; or "".
 
-    A name that is also a word, as `to` in a table from …, to …, tells none if the text is surely in
-    another language.
+    That is another language of its text. It may also be keys, if there are two other columns.
     """
-    code = base_code(language_of_column(name))
-    if is_also_word(name) and language_of_text(text) not in (None, code):
-        return ""
-    return code
-
-
-def may_be_keys(name: str, text: str) -> bool:
-    """Whether a column may have keys instead of the language that its name tells."""
-    cells = text.split("\n")[1:]
-    return is_also_word(name) and text.isascii() and are_single(cells)
+    language = language_of_text(text)
+    if language not in (None, code):
+        return find_language(str(language)).name
+    is_single = text.isascii() and are_single(text.split("\n")[1:])
+    return "keys" if columns > 2 and is_single else ""

@@ -32,7 +32,7 @@ OF_TEXT = set(
 )
 # Codes that are also words, or short for one, as columns are called: a column `id` may have keys.
 ALSO_WORDS = set(
-    "am an as be co he hi id ie io is it mi ms my na no or os pa pi ps se si so th ti to ts".split()
+    "am an as be co he hi id ie io is it mi my na no or os pa pi ps se si so th ti to ts".split()
 )
 LONGEST_NAME = 4  # words of a column's name
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")

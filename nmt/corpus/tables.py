@@ -489,7 +489,8 @@ def are_single(cells: Iterable[str]) -> bool:
 def are_keys(cells: Sequence[str]) -> bool:
     """Whether the cells are keys: none has a space, and most have parts, such as menu.open."""
     filled = [cell for cell in cells if cell.strip()]
-    joined = sum(KEY_SIGN.search(cell) is not None for cell in filled)
+    # Other letters than ASCII's are text, which Chinese writes without spaces.
+    joined = sum(cell.isascii() and KEY_SIGN.search(cell) is not None for cell in filled)
     return 2 * joined > len(filled) and are_single(filled)
 
 
