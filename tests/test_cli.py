@@ -165,6 +165,8 @@ def test_what_a_run_lacks_is_said_and_others_are_listed(trained: Trained, tmp_pa
     assert "bare/config.yaml is missing" in listed.err
     assert "damaged/config.yaml cannot be read" in listed.err
     assert "torn is not listed: " in listed.err and listed.code == 0
+    (tmp_path / "damaged" / "config.yaml").write_text("data: 3")
+    assert read_config(tmp_path / "damaged") == {}
 
     shutil.rmtree(tmp_path / "torn")
     os.utime(tmp_path / "whole" / "best.safetensors")

@@ -56,7 +56,7 @@ def row_of(run_folder: Path) -> list[str]:
     try:
         languages = f"{config['data']['source']}-{config['data']['target']}"
         kind = str(config["model"]["kind"])
-    except (KeyError, TypeError):
+    except KeyError:
         path = folder / "config.yaml"
         log.warning("%s %s.", path, "cannot be read" if path.is_file() else "is missing")
     first = next(iter(scores_of(folder)), "")

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from nmt.config.keys import GROUPS
 from nmt.config.schema import Config
 from nmt.corpus.checksums import check_folder
 from nmt.corpus.corpus_folder import read_report
@@ -30,12 +31,15 @@ def run_folder(config: Config) -> Path:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The stored configuration of a run; empty where it cannot be read."""
+    """The stored configuration of a run, groups of values; empty where it cannot be read."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
-    return config if isinstance(config, dict) else {}
+    if not isinstance(config, dict):
+        return {}
+    are_groups = all(isinstance(config.get(group, {}), dict) for group in GROUPS)
+    return config if are_groups else {}
 
 
 def by_time(paths: Iterable[Path]) -> list[Path]:
