@@ -26,6 +26,7 @@ from nmt.commands.output import (
 from nmt.corpus.line_chunks import LineChunk, read_chunks
 from nmt.corpus.packed import OPENERS, PackedFile
 from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.words import has_letters
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator, mean_confidence
@@ -263,8 +264,7 @@ class Answers:
         for number, translation in enumerate(translations, start):
             if translation.changed_spans:
                 self.changed.append(number)
-            has_letters = any(character.isalpha() for character in translation.text)
-            self.copied += translation.is_copied and has_letters
+            self.copied += translation.is_copied and has_letters(translation.text)
             yield translation
 
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:

@@ -33,6 +33,7 @@ from nmt.corpus.tables import (
     warn_once,
 )
 from nmt.corpus.translation_memory import local_name
+from nmt.corpus.words import has_letters
 from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
@@ -100,10 +101,6 @@ def count_pairs(sheet: Sheet, columns: Columns, table: str) -> int:
     for row in chain(first[layout.has_header :], rows):
         pairs += has_letters(row[layout.source]) and has_letters(row[layout.target])
     return pairs
-
-
-def has_letters(text: str) -> bool:
-    return any(map(str.isalpha, text))
 
 
 def workbook_rows(file: PackedFile) -> Iterator[Row]:

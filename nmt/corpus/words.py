@@ -99,6 +99,10 @@ def count_words(text: str) -> int:
     return count
 
 
+def has_letters(text: str) -> bool:
+    return any(character.isalpha() for character in text)
+
+
 def is_punctuation(character: str) -> bool:
     """Unicode category P or S, but not what replaces unknown pieces and invalid bytes."""
     return unicodedata.category(character)[0] in "PS" and character not in (UNKNOWN, "\ufffd")

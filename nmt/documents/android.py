@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from nmt.corpus.words import has_letters
 from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
     BLANK,
@@ -16,7 +17,6 @@ from nmt.documents.segment import (
     Part,
     SegmentBuilder,
     closing,
-    has_letters,
 )
 from nmt.documents.stores import ESCAPE, message_parts, unescaped
 from nmt.documents.xml_content import (

@@ -9,13 +9,13 @@ from functools import partial
 from typing import NamedTuple
 
 from nmt.corpus.languages import base_code
+from nmt.corpus.words import has_letters
 from nmt.documents.segment import (
     TRANSLATED,
     Document,
     Malformed,
     TextFile,
     check_text,
-    has_letters,
 )
 from nmt.documents.stores import message_parts
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from nmt.corpus.words import has_letters
 from nmt.documents.limits import PROTECTED
 from nmt.documents.packages import Package, count_parts, leave_rest, outside_reasons
-from nmt.documents.segment import RUBY, Document, Kind, Malformed, has_letters
+from nmt.documents.segment import RUBY, Document, Kind, Malformed
 from nmt.documents.spreadsheets import NAMED, RESULTS, SHEETS, quoted
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,

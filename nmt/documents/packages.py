@@ -10,9 +10,10 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+from nmt.corpus.words import has_letters
 from nmt.data.text_filter import has_words
 from nmt.documents.limits import unpack
-from nmt.documents.segment import WITHOUT_WORDS, Document, Field, Malformed, has_letters
+from nmt.documents.segment import WITHOUT_WORDS, Document, Field, Malformed
 from nmt.documents.xml_files import etree, local, parse, plain_field, serialize
 
 EMBEDDED = "embedded files"

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from nmt.corpus.words import SPACELESS
+from nmt.corpus.words import SPACELESS, has_letters
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
@@ -17,7 +17,6 @@ from nmt.documents.segment import (
     Malformed,
     Part,
     SegmentBuilder,
-    has_letters,
     left_if_letters,
     text_part,
 )

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from nmt.corpus.words import has_letters
 from nmt.documents.segment import (
     COMMENTS,
     OBSOLETE,
@@ -10,7 +11,6 @@ from nmt.documents.segment import (
     Document,
     Field,
     Malformed,
-    has_letters,
 )
 from nmt.documents.stores import message_parts, with_doubts
 from nmt.documents.xml_content import Element, XmlFile, parse, text_of

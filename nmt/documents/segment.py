@@ -18,7 +18,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, AnyStr, NamedTuple
 
-from nmt.corpus.words import Span
+from nmt.corpus.words import Span, has_letters
 from nmt.data.text_filter import PATTERNS, PHRASE, has_words
 
 # characters of the private use area that stand for units
@@ -299,10 +299,6 @@ def left_in(parts: Sequence[Part]) -> Iterator[Left]:
 def written(parts: Sequence[Part]) -> str:
     """The parts joined, with the translations of the segments that have one."""
     return "".join(map(str, parts))
-
-
-def has_letters(text: str) -> bool:
-    return any(character.isalpha() for character in text)
 
 
 def left_if_letters(text: str, reason: str) -> str:

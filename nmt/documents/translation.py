@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise
 import numpy as np
 
 from nmt.corpus.languages import base_code, is_known
-from nmt.corpus.words import Span
+from nmt.corpus.words import Span, has_letters
 from nmt.data.text_filter import has_words
 from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
@@ -30,7 +30,6 @@ from nmt.documents.segment import (
     Document,
     Segment,
     doubts_of,
-    has_letters,
     segments,
 )
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from xml.parsers import expat
 
-from nmt.corpus.words import Span
+from nmt.corpus.words import Span, has_letters
 from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
 from nmt.documents.segment import (
@@ -21,7 +21,6 @@ from nmt.documents.segment import (
     Field,
     Malformed,
     check_encoding,
-    has_letters,
     spliced,
 )
 from nmt.documents.stores import import_library

@@ -18,6 +18,7 @@ from html import escape
 from itertools import chain
 from typing import Any
 
+from nmt.corpus.words import has_letters
 from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
     UTF_8,
@@ -31,7 +32,6 @@ from nmt.documents.segment import (
     SegmentBuilder,
     Tag,
     find_partners,
-    has_letters,
     message_part,
     message_spans,
     text_part,

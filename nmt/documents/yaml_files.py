@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
+from nmt.corpus.words import has_letters
 from nmt.documents.limits import DEEPEST, MOST_VALUES
-from nmt.documents.segment import MARKED, Document, Malformed, TextFile, has_letters
+from nmt.documents.segment import MARKED, Document, Malformed, TextFile
 from nmt.documents.stores import message_parts
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
