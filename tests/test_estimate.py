@@ -333,7 +333,8 @@ def test_documents_say_what_is_to_review(translate, estimated: Run, tmp_path):
     path = tmp_path / "a.xlf"
     path.write_text(f"<xliff version='1.2'><file>{units}</file></xliff>")
     qualities = [each.quality for each in estimated.translate(sources)]
-    between = float(np.median([quality.expected_chrf for quality in qualities]))
+    # Between two values: the same sentence has other last bits in another batch
+    between = float(np.mean(sorted(quality.expected_chrf for quality in qualities)[2:4]))
     for least in (0.01, between, 100):
         answer = translate("--document", path, "--min-chrf", least)
         doubtful = [bool(quality.faults(least)) for quality in qualities]

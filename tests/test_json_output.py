@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.long_lines import join_texts, split_position, split_positions
+from nmt.decode.long_lines import (
+    count_sentences,
+    join_texts,
+    lacks_sentences,
+    split_position,
+    split_positions,
+)
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words
 
@@ -110,6 +116,38 @@ def test_a_translation_and_its_alignment_say_the_same(nmt):
 )
 def test_where_a_part_ends(pieces, stop, end):
     assert split_position(pieces.split(), 0, stop) == end
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Der Hund schläft. Die Katze auch! Und er?", 3),
+        ("„Er geht.“ Sie bleibt … Ende.", 3),
+        ("z. B. am 3. Mai um 5.30 Uhr, J. S. Bach", 1),
+        ("今天天气好。我们去公园！", 2),
+        ("هل هذا بيت؟ نعم.", 2),
+        ("", 1),
+    ],
+)
+def test_sentences_of_a_line(text, count):
+    assert count_sentences(text) == count
+
+
+@pytest.mark.parametrize(("left", "is_short"), [(6, False), (4, False), (3, True), (1, True)])
+def test_a_translation_that_has_lost_half_of_the_sentences(left, is_short):
+    sentence = "Der rote Hund schläft. "
+    assert lacks_sentences(6 * sentence, left * sentence) == is_short
+    # As long without any sentence end, as Thai; and one of two, which may be joined
+    assert not lacks_sentences(6 * sentence, "ก" * 6 * len(sentence))
+    assert not lacks_sentences(2 * sentence, "ก")
+
+
+def test_lines_that_lose_sentences_are_named(nmt, monkeypatch):
+    line = " ".join(SENTENCE for _ in range(12))
+    monkeypatch.setattr("nmt.commands.translate.lacks_sentences", lambda source, _: source == line)
+    for format in ("text", "jsonl"):
+        err = nmt("translate", "--format", format, SENTENCE, line, SENTENCE, line).err
+        assert "Sentences are missing in the translation of line 2, 4;" in err
 
 
 @given(

@@ -62,7 +62,12 @@ ADDRESS = ("https://a.de/?x=1&amp;y=2", "https://a.de/?x=1&y=2")
     ("extension", "document", "first", "second"),
     [
         (".html", "<p>{}</p>", ADDRESS, ("<code>a &lt; <i>b</i></code>", "a < b")),
-        (".html", "<p>{}</p>", ("&lt;?php x() ?&gt;", "<?php x() ?>"), ("{{ <y> }}", "{{ <y> }}")),
+        (
+            ".html",
+            "<p>{}</p>",
+            ("&lt;?php x() ?&gt;", "<?php x() ?>"),
+            ("{{ x < y }}", "{{ x < y }}"),
+        ),
         (".md", "{}\n", ("`git pull`", "git pull"), ("{kbd}`Strg`", "Strg")),
         (".txt", "{}\n", ("%s", "%s"), ("&amp;", "&amp;")),
         (".po", PO, ("<code>git</code>", "git"), ADDRESS[1:] * 2),

@@ -29,6 +29,7 @@ from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.words import has_letters
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.long_lines import lacks_sentences
 from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator, mean_confidence
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
@@ -111,15 +112,24 @@ def run(options: argparse.Namespace) -> int:
     if answers.copied:
         log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
     if answers.changed:
-        listed = ", ".join(map(str, answers.changed[:LISTED_LINES]))
-        more = len(answers.changed) - LISTED_LINES
-        others = f" and {more} others" if more > 0 else ""
         log.warning(
-            "Numbers, addresses or the like are not those of the source in line %s%s.",
-            listed,
-            others,
+            "Numbers, addresses or the like are not those of the source in line %s.",
+            listed_lines(answers.changed),
+        )
+    if answers.shortened:
+        log.warning(
+            "Sentences are missing in the translation of line %s; give one sentence a line, or "
+            "translate the text with --document, which does this.",
+            listed_lines(answers.shortened),
         )
     return 0
+
+
+def listed_lines(numbers: Sequence[int]) -> str:
+    """The first few numbers, and how many others there are."""
+    listed = ", ".join(map(str, numbers[:LISTED_LINES]))
+    more = len(numbers) - LISTED_LINES
+    return f"{listed} and {more} others" if more > 0 else listed
 
 
 def open_translator(options: argparse.Namespace, source: Path | None, precision: str | None) -> Run:
@@ -239,11 +249,12 @@ class Answers:
     copied: int = 0  # lines with letters, but without words of a language, so far
     # the numbers of lines that have other spans than their sources
     changed: list[int] = field(default_factory=list)
+    shortened: list[int] = field(default_factory=list)  # of lines that have lost sentences
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
         translations = self.translator.translate_chunk(chunk.texts, chunk.start, self.report)
-        translations = self.counted(translations, chunk.start)
+        translations = self.counted(chunk, translations)
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
             return
@@ -260,10 +271,15 @@ class Answers:
             lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
             yield "\n".join(lines + ["-inf\t"] * (count - len(lines)))
 
-    def counted(self, translations: Iterator[Translation], start: int) -> Iterator[Translation]:
-        for number, translation in enumerate(translations, start):
+    def counted(
+        self, chunk: LineChunk, translations: Iterator[Translation]
+    ) -> Iterator[Translation]:
+        for number, source in enumerate(chunk.texts, chunk.start):
+            translation = next(translations)
             if translation.changed_spans:
                 self.changed.append(number)
+            if lacks_sentences(source, translation.text):
+                self.shortened.append(number)
             self.copied += translation.is_copied and has_letters(translation.text)
             yield translation
 

@@ -1,8 +1,36 @@
-"""Lines longer than the sentences of training: how to split them and join their translations."""
+"""Lines longer than the sentences of training: how to split them and join their translations.
+
+And what such a line may lose: a model that has only seen single sentences often translates the
+first and the last one of a line that has many.
+"""
+
+import re
 
 from nmt.corpus.words import SPACELESS
 
 SENTENCE_ENDS = "。！？"  # those that no space follows
+# Between two sentences; those of Arabic, Urdu, Hindi and Armenian too. No point of "z. B." is one.
+BOUNDARY = re.compile(
+    r"(?:(?<=[^\W\d_]{2})\.|[!?…؟۔।։])[\"'“”’»)\]]*\s+(?=\S)" rf"|[{SENTENCE_ENDS}](?=\s*\w)"
+)
+LEAST_SENTENCES = 3  # of a line that may have lost some; two are often joined by a comma
+LOST_SENTENCES = 0.5  # at most this share of them is left, and
+LOST_CHARACTERS = 0.6  # at most this share of the characters: Thai has no sentence ends
+
+
+def count_sentences(text: str) -> int:
+    """About how many sentences a line has; an abbreviation such as "Dr." counts as an end."""
+    return 1 + len(BOUNDARY.findall(text.strip()))
+
+
+def lacks_sentences(source: str, translation: str) -> bool:
+    """Whether a translation has at most half of the sentences of its source, and is shorter."""
+    sentences = count_sentences(source)
+    return (
+        sentences >= LEAST_SENTENCES
+        and count_sentences(translation) <= LOST_SENTENCES * sentences
+        and len(translation) <= LOST_CHARACTERS * len(source)
+    )
 
 
 def join_texts(texts: list[str]) -> str:
