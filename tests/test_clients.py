@@ -555,6 +555,25 @@ def test_a_text_keeps_what_is_between_its_words(text, keeps_units):
         assert keeps_units or not any("\ue000" <= letter <= "\uf8ff" for letter in sentence)
 
 
+def test_what_items_begin_with_is_not_translated():
+    """A number or letter counts where there are several; a date is one of its sentence."""
+    lines = ["- Der Hund", "  • Die Katze. Sie schläft.", "a) Der Hund", "1. Die Katze", "Ja - gut"]
+    read = texts.Text("\n".join(lines), "de", True)
+    assert read.for_model() == [
+        "Der Hund",
+        "Die Katze.",
+        "Sie schläft.",
+        "Der Hund",
+        "Die Katze",
+        "Ja - gut",
+    ]
+    answers = [as_it_is(sentence.text) for sentence in read.sentences]
+    assert read.write(answers) == "\n".join(lines)
+    assert texts.Text("1. Mai ist ein Feiertag", "de", True).for_model() == [
+        "1. Mai ist ein Feiertag"
+    ]
+
+
 # --------------------------------------------------------------------------------------------------
 # The process of a document
 

@@ -23,7 +23,9 @@ from nmt.documents.segment import (
 
 SHORTEST_WIDTH = 40  # of lines that are full
 UNLIMITED = 1 << 30
-ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+")
+# What an item begins with: a bullet, a number or a letter
+BULLET = re.compile(r"[ \t\ufeff]*[-*+•–]+[ \t]+")
+ITEM = re.compile(rf"{BULLET.pattern}|[ \t\ufeff]*\(?(?:\d{{1,3}}|[a-zA-Z])[.)][ \t]+")
 
 
 # The signs before a line of a mail that somebody answers

@@ -1,5 +1,6 @@
 """Plain text in sentences, as in documents: lines, spaces and what must not be translated stay."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ from nmt.corpus.words import Span
 from nmt.data.text_filter import has_words
 from nmt.documents.memory import plain
 from nmt.documents.placement import TranslatedSentence, put_back
+from nmt.documents.plain_text import BULLET, ITEM
 from nmt.documents.segment import (
     UNITS,
     Part,
@@ -59,8 +61,11 @@ class Text:
         parts: list[Part] = []
         end = 0
         begin_of_line = 0
-        for line in text.split("\n"):
-            for start, stop in self.spans(line, language):
+        lines = text.split("\n")
+        items = sum(ITEM.match(line) is not None for line in lines)
+        item = ITEM if items > 1 else BULLET  # "1. Mai" alone is a date
+        for line in lines:
+            for start, stop in self.spans(line, item, language):
                 parts.append(text[end : begin_of_line + start])
                 parts.append(self.part(line[start:stop]))
                 end = begin_of_line + stop
@@ -68,12 +73,15 @@ class Text:
         parts.append(text[end:])
         return parts
 
-    def spans(self, line: str, language: str) -> list[Span]:
-        """The sentences of a line, or all of it if the memory has it."""
+    def spans(self, line: str, item: re.Pattern[str], language: str) -> list[Span]:
+        """The sentences of a line without its bullet, or all of it if the memory has it."""
         if self.memory is not None and self.memory.find(line) is not None:
             start = len(line) - len(line.lstrip())
             return [(start, len(line.rstrip()))]
-        return sentence_spans(line, base_code(language))
+        bullet = item.match(line)
+        begin = bullet.end() if bullet else 0
+        spans = sentence_spans(line[begin:], base_code(language))
+        return [(begin + start, begin + stop) for start, stop in spans]
 
     def part(self, sentence: str) -> Part:
         """What the memory has of a sentence, or else a segment."""
