@@ -271,6 +271,18 @@ def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
     assert (blank["text"], blank["pieces"], blank["alignment"]) == ("", [], [])
 
 
+def test_a_line_without_a_visible_character_is_blank(translate, tmp_path, monkeypatch):
+    """Also for a model whose input is not filtered."""
+    monkeypatch.setattr("nmt.data.tokenizer.Tokenizers.protects", False)
+    path = tmp_path / "blank.de"
+    path.write_text(
+        "".join(f"{line}\n" for line in ("\t", " \t ", "\u2028", "\x85", "\u200b", OTHER))
+    )
+    answers = translate("--input", str(path)).out.split("\n")
+    assert [answer.strip("\u200b") for answer in answers[:5]] == [""] * 5
+    assert answers[5]
+
+
 def plain(pieces: list[str]) -> str:
     """The text of pieces; a last ▁ may be alone."""
     return "".join(pieces).replace("▁", " ").strip()

@@ -340,7 +340,10 @@ class Translator:
 
         The translation of the first part begins with `target_prefix`.
         """
-        if self.tokenizers.protects and line.is_copied:
+        is_copied = self.tokenizers.protects and line.is_copied
+        # The pieces of a tab or a NUL would be translated like words
+        is_visible = any(letter.isprintable() and letter != " " for letter in line.text)
+        if is_copied or not is_visible:
             return []
         parts = self.split_long(ids, number)
         if self.target_prefix and parts:
