@@ -5,6 +5,7 @@ import random
 import re
 import textwrap
 from itertools import chain, combinations, product
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,7 +25,7 @@ from lxml import etree
 from packages import files_in, pack
 from yaml import safe_load
 
-from nmt.documents.formats import EXTENSIONS
+from nmt.documents.formats import EXTENSIONS, read_document
 from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.plain_text import seconds
 from nmt.documents.segment import FIRST_UNIT, doubts_of, segments
@@ -858,6 +859,20 @@ def test_unsure_words_are_named_in_comments():
     )
     data, _ = translated_bytes(".ts", f"{text}</message></context></TS>".encode(), unsure={"DA"})
     assert b"<translatorcomment>Unsure: DA</translatorcomment>" in data
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_each_line_of_a_comment_is_one_in_any_file(end):
+    """Words and faults are two lines, below those of a translator; older ones go."""
+    text = '# Kopf\n#\n# Review: alt\n# Unsure: alt\nmsgid "ein Haus"\nmsgstr ""\n'
+    document = read_document(Path("a.po"), text.replace("\n", end).encode())
+    [segment] = segments(document.fields[0].parts)
+    segment.translation = "a house"
+    segment.unsure = ["house"]
+    segment.faults = ["a fault"]
+    lines = ["# Kopf", "#", "# Review: a fault", "# Unsure: house", "#, fuzzy"]
+    lines += ['msgid "ein Haus"', 'msgstr "a house"', ""]
+    assert document.write().decode() == end.join(lines)
 
 
 TRANSLATIONS = ["", "<translation/>", '<translation type="unfinished"></translation>']

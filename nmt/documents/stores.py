@@ -246,7 +246,10 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
         # One comment names those of all forms.
         unsure.extend(new_words)
         faults.extend(new_faults or ())
-        notes = with_doubts(unit.getnotes("translator"), unsure, faults)
+        # translate-toolkit writes # behind the line ends that the file has, and behind no other
+        newline = getattr(unit, "newline", "\n")
+        older = unit.getnotes("translator").replace(newline, "\n")
+        notes = with_doubts(older, unsure, faults).replace("\n", newline)
         unit.removenotes("translator")
         unit.addnote(notes, "translator")
 
