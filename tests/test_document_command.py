@@ -103,6 +103,17 @@ def test_stdout_has_the_document_alone(translate, tmp_path):
     assert translate("--document", tmp_path / "empty.md").out == ""
 
 
+def test_the_languages_of_a_file_are_those_of_the_run(translate, refuse, tmp_path):
+    """The run's are known when it is open, and a folder names the file at its end."""
+    text = 'msgid ""\nmsgstr "Language: %s\\n"\n\nmsgid "Ein Junge malt."\nmsgstr ""\n'
+    sentence = refuse("a.po", text % "fr")
+    assert "its Language is fr" in sentence and "from de into en" in sentence
+    (tmp_path / "b.po").write_text(text % "en_US")
+    answer = translate("--documents", tmp_path / "a.po", tmp_path / "b.po", tmp_path / "out.d")
+    assert answer.code == 2 and "its Language is fr" in answer.err
+    assert (tmp_path / "out.d" / "b.po").exists() and not (tmp_path / "out.d" / "a.po").exists()
+
+
 archive = io.BytesIO()
 with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
     package.writestr(

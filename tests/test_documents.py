@@ -875,6 +875,53 @@ def test_each_line_of_a_comment_is_one_in_any_file(end):
     assert document.write().decode() == end.join(lines)
 
 
+def document_stating(extension: str, source: str, target: str) -> bytes:
+    """A document with a message, and with the languages that are not ""."""
+
+    def attributes(of_source: str, of_target: str) -> str:
+        stated = ((of_source, source), (of_target, target))
+        return " ".join(f'{name}="{code}"' for name, code in stated if code)
+
+    unit = "<source>das Rad</source>"
+    return {
+        ".po": f'msgid ""\nmsgstr "Language: {target}\\n"\n\nmsgid "das Rad"\nmsgstr ""\n',
+        ".ts": f"<TS {attributes('sourcelanguage', 'language')}><context><name>x</name>"
+        f"<message>{unit}</message></context></TS>",
+        ".xlf": f'<xliff version="1.2"><file {attributes("source-language", "target-language")}>'
+        f'<body><trans-unit id="a">{unit}</trans-unit></body></file></xliff>',
+        ".xliff": f'<xliff version="2.0" {attributes("srcLang", "trgLang")}><file id="f">'
+        f'<unit id="a"><segment>{unit}</segment></unit></file></xliff>',
+    }[extension].encode()
+
+
+@pytest.mark.parametrize("extension", [".po", ".ts", ".xlf", ".xliff"])
+@pytest.mark.parametrize(
+    ("stated", "languages", "is_refused"),
+    [
+        (("de-AT", "en_GB"), ("deu_Latn", "en"), False),
+        (("de", ""), ("de", "en"), False),
+        (("C", "x-dev"), ("de", "en"), False),  # no languages
+        (("de", "fr"), ("auto", "tags"), False),
+        (("de", "fr"), ("", ""), False),
+        (("de", "fr"), ("de", "en"), True),
+        (("en", "de"), ("de", "en"), True),
+        (("de", "zh_TW"), ("de", "zho_Hans"), True),
+        (("fr", "en"), ("de", "en"), True),
+    ],
+)
+def test_a_file_of_other_languages_is_refused(extension, stated, languages, is_refused):
+    data = document_stating(extension, *stated)
+    path = Path(f"a{extension}")
+    states_the_other = extension != ".po" or stated[1] != languages[1]  # it states no source
+    if not (is_refused and states_the_other):
+        assert len(read_document(path, data, languages=languages).fields) == 1
+        return
+    with pytest.raises(UserError) as error:
+        read_document(path, data, languages=languages)
+    [other, *_] = [code for code, own in zip(stated, languages, strict=True) if code != own][-1:]
+    assert other in str(error.value) and " into ".join(languages) in str(error.value)
+
+
 TRANSLATIONS = ["", "<translation/>", '<translation type="unfinished"></translation>']
 COMMENTS = ["", "<translatorcomment/>", "<translatorcomment>ja</translatorcomment>"]
 

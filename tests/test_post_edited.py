@@ -136,6 +136,17 @@ def test_other_files_are_named(name: str, tmp_path: Path) -> None:
         read_post_edited(str(path), DATA)
 
 
+@pytest.mark.parametrize("stated", ["fr", "en_GB", ""])
+def test_a_po_of_another_language_has_no_pair(stated: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(f'msgid ""\nmsgstr "Language: {stated}\\n"\n\nmsgid "Ja."\nmsgstr "Yes."\n')
+    if stated == "fr":
+        with pytest.raises(UserError, match="Language: fr"):
+            read_post_edited(str(path), DATA)
+    else:
+        assert read_post_edited(str(path), DATA) == [JA]
+
+
 def test_a_broken_po_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.po"
     path.write_bytes(b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=KOI8-R\\n"\n')

@@ -33,7 +33,13 @@ from nmt.corpus.language_pairs import is_multilingual
 from nmt.corpus.languages import base_code
 from nmt.decode.quality import REVIEW
 from nmt.documents.csv_files import Languages
-from nmt.documents.formats import EXTENSIONS, instead, open_document, read_document
+from nmt.documents.formats import (
+    EXTENSIONS,
+    check_languages,
+    instead,
+    open_document,
+    read_document,
+)
 from nmt.documents.memory import REUSED, TranslationMemory
 from nmt.documents.report import TO_REVIEW, count_words, csv_report, html_report
 from nmt.documents.segment import Document
@@ -80,8 +86,10 @@ def run(options: argparse.Namespace) -> int:
         check_can_be_written(options.output)
         warn_of_replacing(options.output)
     run, translate = open_translator(options)
+    languages = languages_of(run)
     if document is None:
-        document = open_document(path, options.retranslate, languages=languages_of(run))
+        document = open_document(path, options.retranslate, languages=languages)
+    check_languages(path, document, languages)
     counts = translate(document, path.name, None)
     data = document.write()
     if options.output is None:

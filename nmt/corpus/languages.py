@@ -143,6 +143,17 @@ def same_language(code: str, possible: Iterable[str]) -> list[str]:
     return same
 
 
+def differ(code: str, other: str) -> bool:
+    """Whether two codes are surely of different languages, or of one in different scripts.
+
+    Regions do not count. A code that is not in the table may be any language.
+    """
+    if not (is_known(code) and is_known(other)):
+        return False
+    scripts = {named_script(code), named_script(other)} - {""}
+    return base_code(code) != base_code(other) or len(scripts) > 1
+
+
 def choose_language(code: str, possible: Iterable[str]) -> str:
     """The one possible code with the language of `code`; raises UserError for none or several."""
     possible = sorted(possible)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt.corpus.languages import differ
 from nmt.documents.android import read_android
 from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
@@ -26,7 +27,9 @@ from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xliff import count_xliff, read_xliff
 from nmt.documents.xml_content import count_content
 from nmt.documents.yaml_files import count_yaml, read_yaml
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
+
+MOST_STATED = 2  # languages of a file that a message names
 
 
 class Format(NamedTuple):
@@ -145,7 +148,7 @@ def read_document(
     """Read a document of a known extension; nothing is read from the disk.
 
     Raises UserError for a malformed one. Of a table, `columns` says which ones are translated
-    (2:3), else their names or the `languages` do.
+    (2:3), else their names or the `languages` do. Other files must not state other languages.
     """
     if data.startswith(b"%PDF-"):
         raise UserError(f"{path}: {INSTEAD['.pdf']}.")
@@ -171,9 +174,27 @@ def read_document(
         raise UserError(f"{place}: {error}.") from None
     except RecursionError:
         raise UserError(f"{path}: what it has inside each other is too deep to be read.") from None
+    check_languages(path, document, languages)
     document.serialize = partial(serialize_checked, path, data, document.serialize, of_format)
     document.data = data
     return document
+
+
+def check_languages(path: Path, document: Document, languages: Languages) -> None:
+    """Raise UserError where a file states other languages than those of its translation.
+
+    Its translations would be in a language that all who read the file take for another one.
+    """
+    wrong: dict[str, None] = {}
+    for stated in document.stated:
+        if differ(stated.code, languages[stated.is_target]):
+            wrong[f"{stated.name} is {printable(stated.code)}"] = None
+    if wrong:
+        raise UserError(
+            f"{path}: its {' and its '.join([*wrong][:MOST_STATED])}, but the translation is from "
+            f"{' into '.join(languages)}; choose a model or a direction for the languages of the "
+            "file, or correct what it states."
+        )
 
 
 def serialize_checked(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.checks import Pair
+from nmt.corpus.languages import differ
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.sources import ENDINGS, complete_pairs, reviewed_pairs, two_sides
 from nmt.corpus.tables import Skipped
@@ -19,8 +20,8 @@ from nmt.corpus.translation_memory import NOT_REVIEWED
 from nmt.documents.formats import EXTENSIONS, open_document
 from nmt.documents.memory import plain
 from nmt.documents.segment import Malformed, segments
-from nmt.documents.stores import is_message, open_po, texts_of
-from nmt.errors import UserError
+from nmt.documents.stores import is_message, language_of, open_po, texts_of
+from nmt.errors import UserError, printable
 
 
 def read_post_edited(word: str, data: DataConfig) -> list[Pair]:
@@ -37,7 +38,7 @@ def read_post_edited(word: str, data: DataConfig) -> list[Pair]:
     file = PackedFile(path)
     if file.ending == ".po":
         skipped = Counter[str]()
-        return complete_pairs(path, read_po_pairs(file, skipped), skipped)
+        return complete_pairs(path, read_po_pairs(file, data.target, skipped), skipped)
     if file.ending in ENDINGS:
         return reviewed_pairs(path, data)
     kind = EXTENSIONS.get(file.ending)
@@ -49,12 +50,21 @@ def read_post_edited(word: str, data: DataConfig) -> list[Pair]:
     raise UserError(f"{word} is not a file of pairs; these end in .po, {', '.join(ENDINGS)}.")
 
 
-def read_po_pairs(file: PackedFile, skipped: Skipped) -> Iterator[Pair]:
-    """The messages of a gettext file with their translations; fuzzy ones are left out."""
+def read_po_pairs(file: PackedFile, target: str, skipped: Skipped) -> Iterator[Pair]:
+    """The messages of a gettext file with their translations; fuzzy ones are left out.
+
+    Raises UserError where it states another language than the target.
+    """
     try:
         store = open_po(b"".join(file.blocks()))
     except Malformed as error:
         raise UserError(f"{file}: {error}.") from None
+    stated = language_of(store)
+    if differ(stated, target):
+        raise UserError(
+            f"{file} has no translations into {target}: its header says Language: "
+            f"{printable(stated)}; give a file in {target}, or correct the header."
+        )
     for unit in store.units:
         if unit.isobsolete():
             skipped["obsolete message"] += 1

@@ -11,6 +11,7 @@ from nmt.documents.segment import (
     Document,
     Field,
     Malformed,
+    Stated,
 )
 from nmt.documents.stores import message_parts, with_doubts
 from nmt.documents.xml_content import Element, XmlFile, parse, text_of
@@ -18,6 +19,8 @@ from nmt.documents.xml_content import Element, XmlFile, parse, text_of
 COMMENT_NAMES = set("comment oldcomment extracomment translatorcomment oldsource userdata".split())
 UNFINISHED = 'type="unfinished"'
 TYPE = re.compile(r"""\s+type\s*=\s*(?:"[^"]*"|'[^']*')""")
+# Attributes of the root with a language, and whether it is that of the translations
+LANGUAGES = {"sourcelanguage": False, "language": True}
 BYTE = "byte"  # an element that stands for a control character
 # What Qt Linguist reads inside a text; it refuses other elements there.
 INSIDE = {
@@ -100,6 +103,9 @@ def read_ts(data: bytes, retranslate: bool) -> Document:
     root = file.elements[0].name
     if root != "TS":
         raise Malformed(f"its root is <{root}> and not <TS>, as in files of Qt Linguist")
+    for name, is_target in LANGUAGES.items():
+        code = file.elements[0].attributes.get(name, "")
+        file.stated.append(Stated(name, code, is_target))
     for element in file.elements:
         if element.name not in INSIDE.get(element.parent_name, {element.name}):
             raise Malformed(

@@ -187,6 +187,14 @@ def doubts_of(texts: Iterable[Any]) -> tuple[list[str] | None, list[str] | None]
     return unsure, faults
 
 
+class Stated(NamedTuple):
+    """A language that a file states of its texts, or of their translations."""
+
+    name: str  # of the attribute or header
+    code: str
+    is_target: bool
+
+
 @dataclass
 class Document:
     """A parsed file: its fields, what the reader left apart from them, and how it is written."""
@@ -197,6 +205,7 @@ class Document:
     data: bytes | None = None  # as it was read
     has_suggestions: bool = False
     language: str = ""  # of the translation, set by whoever translates: XLIFF states it
+    stated: list[Stated] = field(default_factory=list)
 
     def leave(self, text: str, reason: str) -> None:
         """Count a text that is in no field and is not translated."""

@@ -21,6 +21,7 @@ from nmt.documents.segment import (
     Malformed,
     Part,
     SegmentBuilder,
+    Stated,
     Tag,
     check_encoding,
     message_part,
@@ -44,6 +45,7 @@ BROKEN_HTML = "with broken HTML"
 DIVIDES = re.compile(r"<|\{\{|\n")
 TAGS = re.compile(r"(</?\w[^<>{}|]*>)")
 LINE_END = re.compile(r"\r?\n")
+LANGUAGE = "Language"  # in the header
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
 
@@ -158,6 +160,7 @@ def read_po(data: bytes, retranslate: bool) -> Document:
     store = open_po(data)
     before = [str(unit) for unit in store.units]
     document = Document([], lambda: write_po(store, data, before))
+    document.stated.append(Stated(LANGUAGE, language_of(store), True))
     for unit in store.units:
         if unit.isobsolete():
             document.leave("\n".join([*texts_of(unit.source), *texts_of(unit.target)]), OBSOLETE)
@@ -206,6 +209,11 @@ def open_po(data: bytes) -> Any:
             f"translate-toolkit cannot read it ({(str(error).splitlines() or [''])[0][:100]})"
         ) from None
     return store
+
+
+def language_of(store: Any) -> str:
+    """The language that the header states of the translations; "" if none."""
+    return str(store.parseheader().get(LANGUAGE, "")).partition("@")[0]
 
 
 def is_message(unit: Any) -> bool:

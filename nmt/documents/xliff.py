@@ -18,6 +18,7 @@ from nmt.documents.segment import (
     Document,
     Kind,
     Malformed,
+    Stated,
     check_encoding,
 )
 from nmt.documents.xml_files import (
@@ -53,6 +54,13 @@ PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
 APPROVED = {"final", "signed-off", "reviewed"}  # states of a target, by a person
 UNFINISHED = re.compile("new|initial|needs-.*")  # states of a target that is to be replaced
 BESIDE = "outside segments"
+# Attributes with a language, of XLIFF 1.2 and 2, and whether it is that of the translations
+LANGUAGES = {
+    "source-language": False,
+    "target-language": True,
+    "srcLang": False,
+    "trgLang": True,
+}
 # The marks of a unit and of what is around it; the nearest one, which is the last, counts.
 MARKS = "ancestor-or-self::*/@translate[. != '']"
 OUTSIDE_SEGMENTS = ".//text()[not(ancestor::*[local-name() = 'mrk' and @mtype = 'seg'])]"
@@ -75,6 +83,9 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
         return serialize(root, data)
 
     document = Document([], write)
+    for element in root.iter("{*}xliff", "{*}file"):
+        for name, is_target in LANGUAGES.items():
+            document.stated.append(Stated(name, element.get(name, ""), is_target))
     prefix = root.tag.removesuffix("xliff")
     for unit in root.iter(f"{prefix}trans-unit", f"{prefix}segment", f"{prefix}ignorable"):
         if local(unit) == "ignorable":
