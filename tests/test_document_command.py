@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -150,6 +151,35 @@ def test_bad_documents_are_refused_in_one_sentence(refuse, name, content, wanted
 )
 def test_options_of_lines_are_refused(refuse, words, wanted):
     assert wanted in refuse("a.txt", "Ein Junge.", *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("a.docx", "b.pdf"),
+        ("k.md", "k.html"),
+        ("a.po", "x.docx"),
+        ("a.odt", "a.ods"),
+        ("a.SRT", "a.vtt"),
+        ("a.csv", "a.TSV"),
+        ("a.md", "b.mdx"),
+    ],
+)
+def test_a_translation_has_no_name_of_another_kind(refused, trained, tmp_path, name, output):
+    (tmp_path / name).write_text("Ja.")
+    answer = refused(
+        *("translate", "tiny", "--runs", trained.runs, "--document", str(tmp_path / name)),
+        *("--output", str(tmp_path / output)),
+    )
+    assert f"not in {Path(output).suffix.lower()}; possible: {Path(name).suffix.lower()}" in answer
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("output", ["b.md", "b.markdown", "b.MD", "b.md.bak", "b", ".b"])
+def test_a_translation_may_have_a_name_of_its_kind_or_of_none(translate, tmp_path, output):
+    (tmp_path / "a.md").write_text("Ein Junge malt.")
+    answer = translate("--document", tmp_path / "a.md", "--output", tmp_path / output)
+    assert answer.code == 0 and (tmp_path / output).exists()
 
 
 def test_what_cannot_be_read_or_written(refused, trained, tmp_path):

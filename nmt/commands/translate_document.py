@@ -35,6 +35,7 @@ from nmt.decode.quality import REVIEW
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import (
     EXTENSIONS,
+    check_extension,
     check_languages,
     instead,
     open_document,
@@ -78,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
     check_not_input(options.output, options.document)
     check_columns(options.columns)
     path = Path(options.document)
+    if options.output:
+        check_extension(options.output, path)
     document = None
     kind = EXTENSIONS.get(path.suffix.lower())
     if options.columns or kind is None or not kind.has_columns:  # else the run tells the columns

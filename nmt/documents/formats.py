@@ -40,6 +40,11 @@ class Format(NamedTuple):
     contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
     has_translations: bool = False  # it has the option `retranslate`
     has_columns: bool = False  # it has the options `columns` and `languages`
+    are_alike: bool = True  # a file with one of its extensions may have any other one
+
+    def others(self, extension: str) -> list[str]:
+        """The extensions that a file with this one may have."""
+        return self.extensions.split() if self.are_alike else [extension]
 
 
 def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes) -> Document:
@@ -59,7 +64,9 @@ FORMATS = {
     "plain text": Format(".txt", partial(read_stream, read_text), count_paragraphs),
     "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), count_blocks),
     "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), count_elements),
-    "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), count_cues),
+    "subtitles": Format(
+        ".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), count_cues, are_alike=False
+    ),
     "JSON": Format(".json .arb", read_json, count_json),
     "TOML": Format(".toml", read_toml, count_toml),
     "YAML": Format(".yaml .yml", read_yaml, count_yaml),
@@ -70,7 +77,14 @@ FORMATS = {
         partial(count_content, texts=["source", "translation"], remade=["byte"]),
         has_translations=True,
     ),
-    "tables": Format(".csv .tsv", read_table, count_table, has_translations=True, has_columns=True),
+    "tables": Format(
+        ".csv .tsv",
+        read_table,
+        count_table,
+        has_translations=True,
+        has_columns=True,
+        are_alike=False,
+    ),
     "Java": Format(".properties", read_properties, count_properties),
     ".NET": Format(".resx", read_resx, partial(count_content, texts=["value"])),
     "Android": Format(".xml", read_android, partial(count_content, texts=["string", "item"])),
@@ -86,7 +100,7 @@ FORMATS = {
     "Excel": office_format(".xlsx", XLSX),
     "InDesign": office_format(".idml", IDML),
     "EPUB": Format(".epub", read_epub, count_epub),
-    "OpenDocument": Format(".odt .ods .odp", read_odf, count_odf),
+    "OpenDocument": Format(".odt .ods .odp", read_odf, count_odf, are_alike=False),
 }
 # What to do with a file of another format.
 INSTEAD = {
@@ -106,6 +120,23 @@ for _format in FORMATS.values():
 def instead(extension: str) -> str:
     """What can be done with a document of an extension that is not known."""
     return INSTEAD.get(extension, f"possible: {', '.join(EXTENSIONS)}")
+
+
+def check_extension(output: str, path: Path) -> None:
+    """Raise UserError where the extension of a translation is that of another kind of document.
+
+    One that is of no kind, such as .bak, may be anything, and so may none.
+    """
+    old = path.suffix.lower()
+    new = Path(output).suffix.lower()
+    if old not in EXTENSIONS or new not in {*EXTENSIONS, *INSTEAD}:
+        return
+    possible = EXTENSIONS[old].others(old)
+    if new not in possible:
+        raise UserError(
+            f"--output {output}: the translation of a file in {old} is in {old}, not in {new}; "
+            f"possible: {', '.join(possible)}."
+        )
 
 
 def open_document(
