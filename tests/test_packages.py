@@ -532,6 +532,19 @@ def test_the_nearest_mark_says_whether_a_unit_is_translated(marks):
     assert (b"<target" in data) == (given[-1] == "yes")
 
 
+@pytest.mark.parametrize("target", ["", "<target/>", '<target state="translated">{}</target>'])
+@pytest.mark.parametrize("retranslate", [False, True])
+def test_the_header_of_a_po_file_in_xliff_is_no_message(target, retranslate):
+    """As po2xliff writes it: its translation is itself."""
+    header = "Project-Id-Version: das Rad\nLanguage: en\n"
+    content = f"<source>{header}</source>{target.format(header)}"
+    unit = f'<trans-unit id="2" restype="x-gettext-domain-header">{content}</trans-unit>'
+    message = '<trans-unit id="3"><source>das Rad</source></trans-unit>'
+    data, counts = translated_bytes(".xlf", xliff(unit + message).encode(), retranslate=retranslate)
+    assert counts == {"translated": 1, "headers of gettext": 1}
+    assert unit in data.decode() and "DAS RAD" in data.decode()
+
+
 @pytest.mark.parametrize(
     ("stated", "language", "wanted"),
     [

@@ -33,6 +33,8 @@ SEGMENTED = """<?xml version="1.0"?>
 <trans-unit id="2"><source>Gut. So.</source><target>Good. So.</target></trans-unit>
 <trans-unit id="3"><source>Leer.</source><target/></trans-unit>
 <trans-unit id="4"><source>Ohne.</source></trans-unit>
+<trans-unit id="5" restype="x-gettext-domain-header"><source>Language: en</source>
+<target>Language: en</target></trans-unit>
 </body></file></xliff>
 """
 XLIFF_2 = """<?xml version="1.0"?>
@@ -71,7 +73,7 @@ JA = ("Ja.", "Yes.")
     ("name", "content", "expected", "left_out"),
     [
         ("a.xlf", XLIFF, [JA, ("Gut.", "Good.")], 1),
-        ("b.xlf", SEGMENTED, [JA, ("Gut. So.", "Good. So.")], 3),
+        ("b.xlf", SEGMENTED, [JA, ("Gut. So.", "Good. So.")], 4),
         ("a.xliff", XLIFF_2, [JA], 1),
         ("a.po", PO, [JA, ("ein Hut", "a hat"), ("%d Hüte", "%d hats")], 3),
         (

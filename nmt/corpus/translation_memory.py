@@ -31,6 +31,7 @@ UNITS = {
     "segment": "srcLang and trgLang of <xliff>",
 }
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+GETTEXT_HEADER = "x-gettext-domain-header"  # the `restype` of a unit that is no message of its PO
 NO_PAIR = "unit without both languages"
 NOT_REVIEWED = "unit that is marked for review"
 NEEDS_REVIEW = re.compile(r"new|initial|(nmt:)?needs-.*")
@@ -47,6 +48,9 @@ def read_units(
     attributes = ""
     has_pairs = False
     for unit, codes in units(file):
+        if unit.get("restype") == GETTEXT_HEADER:
+            skipped["header of gettext"] += 1
+            continue
         if reviewed and not is_reviewed(unit):
             skipped[NOT_REVIEWED] += 1
             has_pairs = True

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
+from nmt.corpus.translation_memory import GETTEXT_HEADER
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, shown_text, tokens
 from nmt.documents.segment import (
@@ -54,6 +55,7 @@ PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
 APPROVED = {"final", "signed-off", "reviewed"}  # states of a target, by a person
 UNFINISHED = re.compile("new|initial|needs-.*")  # states of a target that is to be replaced
 BESIDE = "outside segments"
+HEADERS = "headers of gettext"
 # Attributes with a language, of XLIFF 1.2 and 2, and whether it is that of the translations
 LANGUAGES = {
     "source-language": False,
@@ -90,6 +92,8 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     for unit in root.iter(f"{prefix}trans-unit", f"{prefix}segment", f"{prefix}ignorable"):
         if local(unit) == "ignorable":
             leave_text(document, unit.findall("{*}source"), BESIDE)
+        elif unit.get("restype") == GETTEXT_HEADER:
+            leave_text(document, unit.findall("{*}source"), HEADERS)
         elif unit.xpath(MARKS)[-1:] == ["no"]:
             leave_text(document, unit.findall("{*}source"), PROTECTED)
         else:
