@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.documents.android import android_escaped, android_plain
 from nmt.documents.formats import read_document
+from nmt.documents.stores import open_po, texts_of
 from nmt.documents.translation import translate_document
 from nmt.errors import UserError
 
@@ -443,6 +444,46 @@ def test_the_first_form_is_the_singular_unless_it_is_the_only_one(count):
     text = f'{header}msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] ""\n'
     forms = re.findall(r'msgstr\[\d\] "(.*)"', translated(".po", text, str.upper))
     assert forms == (["%d RÄDER"] if count == 1 else ["EIN RAD"] + ["%d RÄDER"] * (count - 1))
+
+
+PLACEHOLDER = "Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+TWO = ["EIN RAD", "%d RÄDER"]
+
+
+@pytest.mark.parametrize("line", ["", PLACEHOLDER])
+@pytest.mark.parametrize(
+    ("language", "count"),
+    [("en", 2), ("deu_Latn", 2), ("pt-BR", 2), ("ru", 3), ("zho_Hans", 1), ("no", 2), ("ar", 6)],
+)
+def test_a_template_gets_the_plural_rule_of_the_language(language, count, line):
+    """And as many forms, also in what is not translated; msgfmt refuses other files."""
+    header = f'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n{line}"\n\n'
+    empty = 'msgid "%d"\nmsgid_plural "%d %s"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    words = 'msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    document = read_document(Path("a.pot"), f"{header}{words}\n{empty}".encode())
+    translate_document(document, "de", FakeTranslator(str.upper))
+    document.language = language
+    data = document.write()
+    store = open_po(data)
+    assert store.getheaderplural()[0] == str(count) and data.count(b"Plural-Forms") == 1
+    full, other = [texts_of(unit.target) for unit in store.units[1:]]
+    assert full == ((TWO + TWO[1:] * 4)[:count] if count > 1 else TWO[1:])
+    assert other == [""] * count
+    assert document.write() == data
+
+
+@pytest.mark.parametrize(("language", "done"), [("", ""), ("tlh", ""), ("ru", "a wheel")])
+def test_a_plural_rule_that_cannot_be_completed_is_told(language, done, caplog):
+    """No rule is known, or a person has translated into another number of forms."""
+    header = f'msgid ""\nmsgstr "{PLACEHOLDER}"\n\nmsgid "ja"\nmsgstr ""\n\n'
+    forms = f'msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] "{done}"\nmsgstr[1] "{done}"\n'
+    document = read_document(Path("a.po"), (header + forms).encode())
+    translate_document(document, "de", FakeTranslator(str.upper))
+    document.language = language
+    store = open_po(document.write())
+    assert "nplurals=INTEGER" in str(store.units[0])
+    assert len(texts_of(store.units[2].target)) == 2
+    assert "Plural-Forms" in caplog.text
 
 
 # --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Messages: what is translated of one; and gettext, by translate-toolkit."""
 
 import importlib
+import logging
 import re
 from codecs import BOM_UTF8
 from collections import Counter
@@ -9,6 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from nmt.corpus.languages import base_code
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import (
     MESSAGE,
@@ -30,6 +32,8 @@ from nmt.documents.segment import (
 )
 from nmt.errors import UserError, install_extra
 
+log = logging.getLogger("nmt")
+
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
 # Tags between which the text of a message is translated apart. A program may give any others a
 # meaning of its own.
@@ -45,6 +49,7 @@ BROKEN_HTML = "with broken HTML"
 DIVIDES = re.compile(r"<|\{\{|\n")
 TAGS = re.compile(r"(</?\w[^<>{}|]*>)")
 LINE_END = re.compile(r"\r?\n")
+PLURAL_LINE = re.compile(r"^Plural-Forms:.*\n?", re.MULTILINE)
 LANGUAGE = "Language"  # in the header
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
@@ -159,17 +164,77 @@ def read_po(data: bytes, retranslate: bool) -> Document:
     """Gettext: what is fuzzy, or only copies its source, is translated anew."""
     store = open_po(data)
     before = [str(unit) for unit in store.units]
-    document = Document([], lambda: write_po(store, data, before))
+    has_rule = stated_forms(store) > 0
+
+    def write() -> bytes:
+        if not has_rule:
+            state_plurals(store, document.language)
+        return write_po(store, data, before)
+
+    document = Document([], write)
     document.stated.append(Stated(LANGUAGE, language_of(store), True))
     for unit in store.units:
         if unit.isobsolete():
             document.leave("\n".join([*texts_of(unit.source), *texts_of(unit.target)]), OBSOLETE)
         elif is_message(unit):
             # Without a number in the header there are as many forms as the unit has, or two.
-            number = str(store.getheaderplural()[0] or "")
-            count = int(number) if number.isdecimal() else max(len(texts_of(unit.target)), 2)
+            count = stated_forms(store) or max(len(texts_of(unit.target)), 2)
             add_unit(document, unit, count, retranslate)
     return document
+
+
+def stated_forms(store: Any) -> int:
+    """How many forms a plural has by the header; 0 if it does not say it, as in a template."""
+    number = str(store.getheaderplural()[0] or "")
+    return int(number) if number.isdecimal() else 0
+
+
+def state_plurals(store: Any, language: str) -> None:
+    """Write the plural rule of the target language, and as many forms, where the header has none.
+
+    Programs refuse a file without it. What a person has translated keeps its forms.
+    """
+    header = store.header()
+    plurals = [unit for unit in store.units if not unit.isobsolete() and is_plural(unit)]
+    has_line = PLURAL_LINE.search(str(header.target)) if header is not None else None
+    if header is None or not (plurals or has_line):
+        return
+
+    count, rule = plural_rule(language)
+    done = [unit for unit in plurals if any(texts_of(unit.target)) and not unit.isfuzzy()]
+    if not count:
+        log.warning(
+            "No plural rule is known for the target language %s; complete Plural-Forms in the "
+            "header, and give each plural as many forms.",
+            language or "(none)",
+        )
+        return
+    if any(len(texts_of(unit.target)) != count for unit in done):
+        log.warning(
+            "Plural-Forms in the header is not completed: translations that are there do not have "
+            "the %d forms of %s.",
+            count,
+            language,
+        )
+        return
+    for unit in plurals:
+        forms = texts_of(unit.target)
+        # the last one is that of the plural
+        unit.target = [*forms[:-1], *[forms[-1]] * count][:count] if count > 1 else forms[-1:]
+    line = f"Plural-Forms: nplurals={count}; plural={rule};\n"
+    other_lines = PLURAL_LINE.sub("", str(header.target)).removesuffix("\n")
+    header.target = f"{other_lines}\n{line}"
+
+
+def plural_rule(language: str) -> tuple[int, str]:
+    """How many forms a plural has in a language, and which number has which; 0 if not known."""
+    rules = import_library("translate.lang.data").languages
+    code = language.replace("-", "_")
+    if code not in rules:
+        base = base_code(language)
+        code = min((each for each in rules if base_code(each) == base), key=len, default="")
+    _, count, rule = rules.get(code, ("", 0, ""))
+    return count, rule
 
 
 def write_po(store: Any, data: bytes, before: Sequence[str]) -> bytes:
@@ -220,6 +285,10 @@ def is_message(unit: Any) -> bool:
     return not unit.isheader() and unit.istranslatable() and bool(unit.source)
 
 
+def is_plural(unit: Any) -> bool:
+    return len(texts_of(unit.source)) > 1 or bool(unit.hasplural())
+
+
 def texts_of(text: Any) -> list[str]:
     """A text of a unit, or the forms of its plural."""
     return [str(form or "") for form in getattr(text, "strings", [text])]
@@ -231,9 +300,9 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
     `count`: how many forms a plural has in the target language.
     """
     sources = texts_of(unit.source)
-    is_plural = len(sources) > 1 or unit.hasplural()
+    has_forms = is_plural(unit)
     forms = texts_of(unit.target)
-    if is_plural:
+    if has_forms:
         forms = [*forms, *[""] * count][:count]
     is_copy = {form.strip() for form in forms} <= {source.strip() for source in sources}
     replaces_all = retranslate or unit.isfuzzy() or is_copy
@@ -247,7 +316,7 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
     def save(text: str, places: list[int]) -> None:
         for place in places:
             forms[place] = text
-        unit.target = list(forms) if is_plural else forms[0]
+        unit.target = list(forms) if has_forms else forms[0]
         unit.markfuzzy()
 
     def mark(new_words: list[str], new_faults: list[str] | None) -> None:
