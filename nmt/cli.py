@@ -38,11 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from nmt.view.progress import install_logging
     from nmt.view.text import visible
 
+    open_closed_streams()
     install_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):  # data is the same on every machine
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    if sys.stdin is None:  # closed, as <&- does
-        sys.stdin = open(os.devnull, encoding="utf-8")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = make_parser().parse_args(arguments or ["--help"])
@@ -58,10 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         discard_output()
         return 141
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF):
             raise
         discard_output()
-        print(f"nmt: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        reason = "stdout is closed" if error.errno == errno.EBADF else error.strerror
+        print(f"nmt: The output cannot be written: {reason}.", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's; its import takes long
@@ -78,6 +78,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
         return 130
+
+
+def open_closed_streams() -> None:
+    """Give a stream that is closed, as <&- or >&- does, a file that refuses what it is for.
+
+    So a command that needs stdin or stdout says that it is closed (EBADF), and the others work. A
+    file opened later cannot get the number of a stream, and with it what libraries print.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8")
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+    if sys.stderr is None:  # messages, which nobody wants
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def refuse_several_processes(command: str) -> None:

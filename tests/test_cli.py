@@ -245,6 +245,35 @@ def test_a_full_disk_behind_stdout_is_one_sentence(translate, monkeypatch):
         assert answer.code == 2 and "No space left" in answer.err and answer.err.count("\n") == 1
 
 
+def test_a_closed_stream_is_missed_only_by_who_needs_it(translate, tmp_path, monkeypatch):
+    """`>&-`, `<&-` and `2>&-` leave None in Python; what goes into a file needs none of the three,
+    and messages never take the way of data."""
+
+    def translate_without(streams: str, *words: str) -> Answer:
+        with monkeypatch.context() as patch:
+            for stream in streams.split():
+                patch.setattr(sys, stream, None)
+            answer = translate(*words)
+            for stream in streams.split():
+                getattr(sys, stream).close()
+        return answer
+
+    wanted = translate(SENTENCE).out
+    for stream, words in {"stdout": [SENTENCE], "stdin": []}.items():
+        answer = translate_without(stream, *words)
+        assert (answer.code, answer.out) == (2, "") and "Traceback" not in answer.err
+        (line,) = [line for line in answer.err.splitlines() if line.startswith("nmt: ")]
+        assert stream in line and "closed" in line
+    document, output = tmp_path / "some.txt", tmp_path / "some.en.txt"
+    document.write_text(SENTENCE)
+    words = ["--document", str(document), "--output", str(output)]
+    assert translate_without("stdin stdout stderr", *words).code == 0
+    assert output.read_text() == wanted.strip()
+    assert translate_without("stdin", SENTENCE).out == wanted
+    refused = translate_without("stderr", "--beam", "x")
+    assert (refused.code, refused.out) == (2, "")
+
+
 def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
     """score = Σ log p / length^α, </s> counted, with the run's α = 1."""
     words = ["--beam", "4", "--nbest", "3", SENTENCE, OTHER, ""]

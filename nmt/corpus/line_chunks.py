@@ -14,6 +14,7 @@ import time
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from errno import EBADF
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -136,6 +137,8 @@ def chunks_of(blocks: Iterable[bytes | None], name: str, live: bool) -> Iterator
         problem = "it is cut short or damaged and cannot be unpacked"
         if not is_damage(error):
             problem = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "errno", None) == EBADF:
+            problem = "it is closed"
     if chunk.texts:
         chunk.digest = digest.hexdigest()
         yield chunk
