@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -350,6 +351,17 @@ def test_the_report_counts_words_by_what_helps(translate, tmp_path):
     assert total == total | {"words": "18", "document": "all"}
     page = (tmp_path / "out" / "nmt-report.html").read_text(encoding="utf-8")
     assert "a.txt" in page and ">18<" in page
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names of files are UTF-8 there")
+def test_a_name_that_is_not_utf_8_is_escaped_in_the_report(translate, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / os.fsdecode(b"b\xff.txt")).write_text("Ein Junge malt.")
+    for _ in range(2):
+        assert translate("--documents", tmp_path / "in", tmp_path / "out").code == 0
+    for ending in (".csv", ".html"):
+        assert "b\\udcff.txt" in (tmp_path / "out" / f"nmt-report{ending}").read_text()
+    assert (tmp_path / "out" / os.fsdecode(b"b\xff.txt")).exists()
 
 
 def test_a_document_that_fails_is_named_at_the_end(translate, folder):

@@ -15,6 +15,7 @@ from nmt.decode.translator import Terms
 from nmt.documents.memory import TranslationMemory, plain, words_of
 from nmt.documents.translation import Row
 from nmt.view.page import Table, html_page
+from nmt.view.text import visible
 
 EXACT = "100 %"
 REPEATED = "repetitions"
@@ -66,10 +67,13 @@ def band_of(text: str, memory: TranslationMemory | None) -> str:
 
 
 def table_rows(documents: Mapping[str, Mapping[str, int]]) -> Iterator[list[str]]:
-    """A row for each document, and one for all of several."""
+    """A row for each document, and one for all of several.
+
+    What is not UTF-8 in a name is escaped.
+    """
     total = Counter[str]()
     for name, counts in documents.items():
-        yield [name, *(str(counts.get(column, 0)) for column in COLUMNS)]
+        yield [visible(name), *(str(counts.get(column, 0)) for column in COLUMNS)]
         total.update(counts)
     if len(documents) > 1:
         yield ["all", *(str(total[column]) for column in COLUMNS)]
