@@ -142,6 +142,13 @@ SEPARATED = [
     ("IN AB12 DIES IST NICHT NEU, B2B, AB-1234, 00:1A:2B:3C:4D:5E, 1.2.3rc1", []),
     ("Das Ende.Next ist da, ende.next auch, 10 Jahre.Ein", ["10"]),
     ("Kontakt:anna@x.de, d'info@x.fr.", ["anna@x.de", "info@x.fr"]),
+    # formats of C, Python, Ruby, Java, gettext and Windows; percentages
+    (
+        "%,d: %-8<PRIu64>, %1$sHaus, %2$*1$d. %lld, %1!s!",
+        ["%,d", "%-8<PRIu64>", "%1$s", "%2$*1$d", "%lld", "%1!s!"],
+    ),
+    ("50%(brutto) davon, 50%(netto)-Anteil, 20%C", ["50%", "50%", "20%C"]),
+    ("in % d. Ganzen, the 5%'s share, 50%,d. h., 50 %a, % de, in %(s. o.)", ["5%", "50%", "50"]),
 ]
 
 

@@ -58,6 +58,7 @@ LINES = [
     r"%{n}{m}",
     "SELECT a FROM t WHERE b = 'x'; git rebase -i HEAD~3, [::1]:90, >=3.9, 54°10'42\" N, \"a\": "
     "true, »Scan 4.tif«",
+    "%1$,d %(,.2f %(x).2f %<x>.2f %.*s %1$tB %1!s! %<PRIu64> % 5d, aber 50% der, 50 %a, in % d.",
 ]
 
 

@@ -23,7 +23,8 @@ TEMPLATES = (
         "{{ x.y }}|{{- x}}|{{x, upper}}|{{{x}}}|{% url 'x' %}|{# so #}|<%= x %>|<?php echo $x; "
         "?>|${x.y}|%{x}|#{x}|$X$|$x|"
         ':x|@:a.b|@.lower:a.b|@:(a)|$t(a.b, {"n": {{n}} '
-        "})|##X##|*|X|*|[[x]]|%s|%(x)d|{x:10}|{0}|%1|{d, date, long}"
+        "})|##X##|*|X|*|[[x]]|%s|%(x)d|{x:10}|{0}|%1|{d, date, long}|"
+        "%1$,d|%,d|%1$,.2f|%'d|%(,.2f|%*d|%.*s|%(x).2f|%1$tB|%tB|%S|%1!s!|%+.3e|%jd|% 5d|%2$*1$d"
     )
     .replace("*|X|*", "*\0X\0*")
     .split("|")
@@ -383,5 +384,6 @@ def test_many_placeholders_and_many_sentences_take_no_time():
     start = time.process_time()
     translated(".txt", "$a " * 8_000, str.upper)
     translated(".md", "<a " * 8_000, str.upper)
+    translated(".txt", f"% {'0' * 100_000}a", str.upper)
     translated(".html", f"<p><b>{'<i>Das</i> ist so. ' * 600}</b></p>", str.upper)
     assert time.process_time() - start < 5  # 30 s and more where each looks at all others

@@ -118,6 +118,13 @@ PHRASE = (
     r" {0,9}\}"
     rf"|\{{{IN_PHRASE}[、。！，：；？]{IN_PHRASE}\}}"
 )
+# A format of printf: flags, a width and a precision, a length, and a conversion.
+# In text, % is followed by a space, a bracket or an apostrophe: 50 % der, 5 %(netto), the 5%'s.
+NO_SHARE = rf"(?<!\d)(?<!\d{SPACE})"
+FLAGS = r"(?:[-+0#',]|\((?=[-+,.\d])| (?=\.?\d))*"  # % 5d, but not % d
+WIDTH = r"(?:[1-9]\d*|\*(?:\d+\$)?)?(?:\.(?:\d+|\*(?:\d+\$)?))?"  # 5, *, .2, 5.*
+CONVERSION = r"(?:(?:hh?|ll?|[zjtLq])?[diouxXeEfFgGaAcCsSpn@]|[tT][A-Za-z])"  # d, lu, tB of Java
+FORMAT = f"{FLAGS}{WIDTH}{CONVERSION}"
 VARIABLE = "|".join(
     [
         rf"(?!{PHRASE})[$#%@]?\{{\{{?[^{{}}\n]{{0,40}}\}}\}}?",  # {name}, ${name}, {{name}}
@@ -126,7 +133,12 @@ VARIABLE = "|".join(
         r"(?<!\w)__\w+__",  # __name__
         r"\$[A-Za-z_]\w*",  # $name
         r"%\(\w+\)[a-zA-Z]",  # %(name)s
-        r"%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)",  # %s, %1$d, %.2f
+        rf"%(?:\(\w+\)|<\w+>){FORMAT}(?!\w)",  # %(price).2f, %<price>.2f
+        rf"%\d+\${FORMAT}",  # %1$s, %1$,d
+        r"%[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)",  # %s, %.2f
+        rf"{NO_SHARE}%{FORMAT}(?!\w)",  # %,d, %*d, %S
+        r"%[-+0]?\d*<PRI\w+>",  # %<PRIu64>
+        r"%\d+![^!\s]{1,9}!",  # %1!s!
         r"%\w+%",  # %name%
         r"%%",
     ]
