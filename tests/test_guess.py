@@ -298,6 +298,20 @@ def test_a_file_that_is_there_may_have_a_comma_in_its_name(words, tmp_path, capf
     assert "several runs" in run_command(capfd, "download", "data.train=a,c").err
 
 
+@pytest.mark.parametrize("name", ["a.tmx", "a.xlf"])
+def test_xml_states_its_encoding_itself(name, tmp_path):
+    """It is not decoded before its declaration is read."""
+    text = tmx(("de", "en"))
+    if name == "a.xlf":
+        units = "<unit><segment><source>Hund</source><target>dog</target></segment></unit>" * 2
+        text = f'<xliff version="2.0" srcLang="de" trgLang="en"><file>{units}</file></xliff>'
+    path = tmp_path / name
+    path.write_bytes(f'<?xml version="1.0" encoding="UTF-16"?>\n{text}'.encode("utf-16"))
+    wanted = {"data.source=de", "data.target=en"}
+    for encoding in ("auto", "utf-16", "cp1252"):
+        assert wanted <= set(with_file([str(path), f"data.encoding={encoding}"]))
+
+
 def test_what_is_given_is_not_guessed(tmp_path):
     path = tmp_path / "a.tmx"
     path.write_text(tmx(("de", "en")))

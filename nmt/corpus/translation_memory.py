@@ -11,6 +11,7 @@ translated and the next one not.
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
@@ -118,8 +119,9 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
 def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
     """The beginning and the end of each element; raises UserError for damage."""
     parser: Any = XMLPullParser(("start", "end"))
+    as_it_is = replace(file, encoding="")  # XML states its encoding itself
     try:
-        for block in file.blocks():
+        for block in as_it_is.blocks():
             parser.feed(block)
             yield from parser.read_events()
         parser.close()
