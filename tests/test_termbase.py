@@ -77,6 +77,27 @@ def test_a_table_with_names_and_one_without(tmp_path):
     assert lines(path) == ["Hund\tdog", "Katze\tcat"]
 
 
+@pytest.mark.parametrize("name", ["terms.tsv", "terms.txt"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((f"{header}\nHund\tdog\n", ["Hund\tdog"]) for header in ("de\ten", "source\ttarget")),
+        ("\nDeutsch\tEnglisch\nHund\tdog\nHund\thound\n", ["Hund\tdog|hound"]),
+        ("English\tGerman\tStatus\ndog\tHund\tnew\nmutt\tHund\tobsolete\n", ["Hund\tdog"]),
+        ('"Deutsch"\t"Englisch"\n"Hund"\t"dog"\n', ["Hund\tdog"]),
+        ('"Hund"\t"dog"\n"der ""rote"" Fuchs"\t"fox"\n', ["Hund\tdog", 'der "rote" Fuchs\tfox']),
+        ('Hund\tdog\n"Haus, groß"\t"house, big"\n', ["Hund\tdog", "Haus, groß\thouse, big"]),
+        # no names and no quotes of a spreadsheet
+        ("Deutsch\tGerman\nde\ten\n", ["Deutsch\tGerman", "de\ten"]),
+        ('Zoll\t"\n5 "\tfive\n', ['Zoll\t"', '5 "\tfive']),
+    ],
+)
+def test_lines_with_tabs_have_names_and_quotes_as_a_table(name, text, expected, tmp_path):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert lines(path) == expected
+
+
 def test_a_line_has_the_number_of_the_first_row_of_its_source(tmp_path):
     """By which messages name it."""
     path = tmp_path / "terms.csv"

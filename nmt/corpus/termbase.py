@@ -2,7 +2,7 @@
 
 .csv .xlsx .ods    a table with a column for each language, or with two columns and no names
 .tbx               TBX (ISO 30042), 2 or 3: the terms of a concept in both languages
-all others         the lines themselves
+all others         the lines themselves; a table with tabs if the first line names the columns
 
 Of a table or a TBX the targets of all rows or concepts with the same source are alternatives. TBX
 marks terms as deprecated or superseded: such a term is read as a source, but never written. So is
@@ -23,7 +23,16 @@ from nmt.corpus.languages import language_of_column, same_language
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.spreadsheets import Row, open_workbook
-from nmt.corpus.tables import Columns, listed, text_rows, warn_once
+from nmt.corpus.tables import (
+    QUOTED,
+    Columns,
+    is_quoted,
+    listed,
+    text_rows,
+    tsv_cells,
+    warn_once,
+    without_quotes,
+)
 from nmt.corpus.translation_memory import XML_LANG, events, local_name, normal_code
 from nmt.errors import UserError, printable
 
@@ -59,7 +68,23 @@ def term_lines(path: Path, source: str, target: str) -> list[str]:
             return workbook_lines(path, source, target)
         case ".tbx":
             return tbx_lines(path, source, target)
-    return list(read_lines(path))
+    return tabbed_lines(str(path), list(read_lines(path)), source, target)
+
+
+def tabbed_lines(table: str, lines: list[str], source: str, target: str) -> list[str]:
+    """Lines without the quotes of a spreadsheet; the terms of a table if the first line has names.
+
+    Raises UserError.
+    """
+    if is_quoted("\n".join(lines)):
+        lines = [QUOTED.sub(lambda cell: without_quotes(cell[0]), line) for line in lines]
+    else:
+        lines = ["\t".join(tsv_cells(line)) for line in lines]
+    rows = [line.split("\t") for line in lines]
+    first = with_single_spaces(next((row for row in rows if any(row)), []))
+    if all(first) and columns_of(source, target).named(first):
+        return table_lines(table, rows, source, target)
+    return lines
 
 
 def workbook_lines(path: Path, source: str, target: str) -> list[str]:
