@@ -81,6 +81,14 @@ def test_what_stands_in_a_template_of_html_stays(template):
         (".html", "<p>{% foo %}«eins»{% endfoo %} {% bar %} «zwei»</p>"),
         (".html", "{{#each x}}«eins»{{/each}} <% end %> «zwei»"),
         (".txt", "«kein Rad» | «ein Rad» | {n} «Räder»"),
+        (".txt", "«ein Rad» |||| %{n} «Räder»"),
+        # of messages alone, also bars without spaces
+        (".json", '{"a": "«ein Rad»|:n «Räder»", "b": "«das Rad»|||| «zwei»"}'),
+        (".json", '{"a": "{0} «kein Rad»|[1,19] «Räder»|[20,*] :n «viele»", "b": "{0} «ja»"}'),
+        (".yaml", 'a: "{1} <b>«das»</b> «Rad»|[2,*] «die Räder»"\n'),
+        (".properties", "a=«es gibt ein Rad»|«es gibt viele Räder»\n"),
+        (".json", '{"a": "«das (eine a|b da) ist»", "b": "<b>«das a|b da»</b>"}'),
+        (".json", '{"a": "«Rufe `das a|b da` auf.»", "b": "|das Rad|die Räder|"}'),
         (".md", "{% if x %}\n«ein Rad»\n{% endif %}\n"),
         # tags of other kinds
         (".html", '<p>[box a="1"]«ein Rad»[/box], [«sic»]</p>'),

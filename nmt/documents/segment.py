@@ -67,7 +67,8 @@ BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 LIMIT = re.compile(r"\s*-?[\d.∞]+\s*[#<≤]\s*")
 BRACES_AND_BARS = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})|(?P<bar>\|)")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
-BAR = r"(?<=\s)\|(?=\s)"  # between the forms of a plural, or the parts of a title
+# between the forms of a plural (|||| of Polyglot), or the parts of a title
+BAR = r"(?<=\s)\|(?:\|\|\|)?(?=\s)"
 KEPT = re.compile(  # in plain text
     rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}"
     rf"|&(?:#\d+|\w+);|{UNITS.pattern}|[{STAND_INS}]"

@@ -7,10 +7,11 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from nmt.corpus.languages import base_code
+from nmt.corpus.words import has_letters
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import (
     MESSAGE,
@@ -51,6 +52,9 @@ TAGS = re.compile(r"(</?\w[^<>{}|]*>)")
 LINE_END = re.compile(r"\r?\n")
 PLURAL_LINE = re.compile(r"^Plural-Forms:.*\n?", re.MULTILINE)
 LANGUAGE = "Language"  # in the header
+# Between the forms of a plural, and before the first: | and, of Laravel, {0} or [1,*]
+LIMIT = r"\s{0,9}(?:\{\d{1,9}\}|\[(?:\d{1,9}|\*), ?(?:\d{1,9}|\*)\])"
+FORM_SIGN = re.compile(rf"(\|(?:{LIMIT})?|\A{LIMIT})")
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
 
@@ -78,7 +82,44 @@ def import_library(name: str) -> Any:
 
 
 def message_parts(message: str) -> list[Part]:
-    """The parts of a message, line by line; HTML in it stays, but & and < may be signs."""
+    """The parts of a message, by its forms; HTML in it stays, but & and < may be signs."""
+    pieces = FORM_SIGN.split(message)
+    if not is_plural(pieces[::2], pieces[1::2]):
+        return form_parts(message)
+    parts: list[Part] = []
+    for form, sign in zip_longest(pieces[::2], pieces[1::2], fillvalue=""):
+        parts += [*form_parts(form), sign]
+    return parts
+
+
+def is_plural(forms: Sequence[str], signs: Sequence[str]) -> bool:
+    """Whether signs divide a message into the forms of a plural.
+
+    All have limits, or each form has two words and is complete, unlike the halves of code. A bar
+    between spaces divides any text (BAR), and is not asked for here.
+    """
+    if not forms[0]:
+        forms = forms[1:]
+        if len(forms) > 1 and all(sign != "|" for sign in signs):
+            return all(map(is_complete, forms))
+        if signs[0] == "|":
+            return False
+    return len(forms) > 1 and all(
+        is_complete(form) and len(form.split()) > 1 and "\n" not in form and form[-1] != " "
+        for form in forms
+    )
+
+
+def is_complete(form: str) -> bool:
+    """Whether a text has words, and each of its brackets, quotes and tags has its other half."""
+    are_paired = all(form.count(first) == form.count(last) for first, last in ("()", "[]", "{}"))
+    are_even = all(form.count(quote) % 2 == 0 for quote in '"`')
+    tags = len(re.findall(r"<\w", form)) == len(re.findall(r"</\w", form))
+    return has_letters(form) and are_paired and are_even and tags
+
+
+def form_parts(message: str) -> list[Part]:
+    """The parts of a message that has one form, line by line."""
     try:
         return line_parts(message)
     except Malformed:
