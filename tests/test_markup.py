@@ -162,6 +162,36 @@ def test_structure_stays_and_text_is_translated(extension, marked):
     check_marked(extension, marked)
 
 
+MENU = ["Startseite", "Über uns", "Kontakt"]
+BETWEEN = ["", " ", "\n", " | ", " · ", " / ", " • "]
+MENUS = [  # how a link is written, and what is around all of them
+    (".html", '<a href="/{0}">{1}</a>', "<div>{}</div>"),
+    (".html", '<a href="/{0}"><b>{1}</b></a>', "<li><span class=so>{}</span>"),
+    (".html", '<span><a href="/{0}">{1}</a></span>', "{}<br>"),
+    (".md", "[{1}](/{0})", "{}\n"),
+    (".md", "[{1}](/{0}){{.so}}", "- {}  \n"),
+    (".md", "**[{1}][r{0}]**", "# {} {{#so}}\n"),
+    (".md", '<a href="/{0}">{1}</a>', "| {} | 1 |\n|---|---|\n"),
+    (".mdx", "[{1}](/{0})", "{}\n"),
+]
+
+
+@pytest.mark.parametrize(("extension", "link", "around"), MENUS)
+def test_each_link_of_a_menu_is_a_sentence_of_its_own(extension, link, around):
+    for between in BETWEEN:
+        if between.strip() == "|" and around.startswith("|"):
+            between = r" \| "
+        if between == "\n" and around[0] in "|#":
+            continue
+        menu = between.join(link.format(at, text) for at, text in enumerate(MENU))
+        document = around.format(menu)
+        assert sentences_of(extension, document) == MENU
+        check_marked(extension, re.sub("|".join(MENU), r"«\g<0>»", document))
+    for sentence in (f"{link} {link} brennt", f"Das ist {link} {link}", f"{link}, {link}"):
+        text = around.format(sentence.format(0, "ein Haus"))
+        assert len(sentences_of(extension, text)) == 1
+
+
 @pytest.mark.parametrize(
     ("table", "cells"),
     [

@@ -12,8 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
+from nmt.corpus.words import has_letters
 from nmt.documents.segment import (
     AS_CODE,
     CALL,
@@ -27,6 +29,7 @@ from nmt.documents.segment import (
     Segment,
     SegmentBuilder,
     check_encoding,
+    find_partners,
     left_if_letters,
     segments,
     written,
@@ -53,6 +56,8 @@ META = (
     "twitter:image:alt"
 ).split()
 BUTTONS = {"submit", "button", "reset"}
+# What may stand between the links of a menu, without entities
+BETWEEN_LINKS = re.compile(r"[\s|¦·•∙⋅/\\›»→▸–—]*")
 LONGEST_BLOCK = 5_000  # characters; a longer one is read in parts
 CELL = {"td", "th", "tr", "tbody", "tfoot"}
 # Elements that may have no end tag, and what begins after them; `p` ends where any other block
@@ -133,15 +138,52 @@ def read_html(text: str) -> Iterator[Part]:
     run: list[Token] = []  # since the last tag of a block
     for token in tokens(text):
         if token.is_block:
-            yield from inline_parts(text, run)
+            yield from run_parts(text, run)
             run = []
             yield from parts_alone(text, token)
             continue
         run.append(token)
         if token.kind == Kind.TEXT and token.end - run[0].start > LONGEST_BLOCK:
-            yield from inline_parts(text, run)
+            yield from run_parts(text, run)
             run = []
-    yield from inline_parts(text, run)
+    yield from run_parts(text, run)
+
+
+def run_parts(text: str, run: Sequence[Token]) -> Iterator[Part]:
+    """The parts of what stands between blocks: a sentence, or a menu, whose links are texts."""
+    for piece in menu_pieces(text, run) or [run]:
+        yield from inline_parts(text, piece)
+
+
+def menu_pieces(text: str, run: Sequence[Token]) -> list[Sequence[Token]]:
+    """The elements of a menu and what stands between them; none of a sentence.
+
+    A menu has two links side by side, and no words but in elements.
+    """
+    partners = find_partners(run)
+    is_link = [run[index].name == "a" and index in partners for index in range(len(run))]
+    links = [0, *accumulate(is_link)]  # before each token
+    pieces = list[Sequence[Token]]()
+    is_menu = False
+    is_after_link = False
+    index = 0
+    while index < len(run):
+        after = partners.get(index, index) + 1
+        if not is_link[index] and links[index] < links[after]:
+            after = index + 1  # an element around links
+        piece = run[index:after]
+        words = [text[token.start : token.end] for token in piece if token.kind == Kind.TEXT]
+        has_words = has_letters(html.unescape("".join(words)))
+        if len(piece) > 1 and has_words:
+            is_menu |= is_link[index] and is_after_link
+            is_after_link = is_link[index]
+        elif run[index].kind == Kind.UNIT or not (
+            len(piece) > 1 or BETWEEN_LINKS.fullmatch(html.unescape("".join(words)))
+        ):
+            return []
+        pieces.append(piece)
+        index = after
+    return pieces if is_menu else []
 
 
 def tokens(text: str) -> list[Token]:

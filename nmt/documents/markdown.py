@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from nmt.corpus.words import has_letters
 from nmt.documents.emphasis import SIGNS, markdown_emphasis, marked
 from nmt.documents.html import (
+    BETWEEN_LINKS,
     FORMULA,
     TOKEN,
     Token,
@@ -99,6 +101,10 @@ HTML_TAG = re.compile(
 ROLE_TEXT = re.compile(r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))")
 CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]+(?<!`)\1(?!`)")
 NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
+LINK_START = re.compile(
+    r"(?P<emphasis>[*_]{0,3})(?:(?P<image>!)?\[|(?P<element><a(?=[\s>])))", re.IGNORECASE
+)
+LINE_BREAK = re.compile(r"<br\s*/?>|<!--(?:(?!<!--).)*?-->", re.IGNORECASE | re.DOTALL)
 BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<comment><!--)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
 LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
@@ -525,7 +531,27 @@ class Page:
         if is_alert and len(lines) > 1:
             between = self.text[last : lines[1][0]]
             return [self.read_block(lines[:1]), between, self.read_block(lines[1:])]
-        return [self.read_block(lines, is_cell)]
+        contents = [self.text[first:last] for first, last in lines]
+        reader = self.reader("\n".join(contents), self.labels, is_cell)
+        return self.menu_parts(lines, reader) or [self.read_block(lines, is_cell)]
+
+    def menu_parts(self, lines: list[tuple[int, int]], reader: InlineReader) -> list[Part]:
+        """The links of a menu, each a text of its own, and what is between; none of a sentence."""
+        parts: list[Part] = []
+        position = lines[0][0]
+        number = 0
+        before = 0  # characters of the reader's text before this line
+        for start, end in reader.menu_spans():
+            while start > before + lines[number][1] - lines[number][0]:
+                before += lines[number][1] - lines[number][0] + 1
+                number += 1
+            shift = lines[number][0] - before
+            span = start + shift, end + shift
+            if span[1] > lines[number][1]:  # a link in two lines
+                return []
+            parts += [self.text[position : span[0]], self.read_block([span], reader.is_cell)]
+            position = span[1]
+        return [*parts, self.text[position : lines[-1][1]]] if parts else []
 
     def read_block(self, lines: list[tuple[int, int]], is_cell: bool = False) -> Part:
         """The text of a block in these lines.
@@ -651,6 +677,43 @@ class InlineReader:
             return separator.join(map(self.escape_start, wrapped.split("\n")))
 
         return lay_out
+
+    def menu_spans(self) -> list[tuple[int, int]]:
+        """Where the links and images of a menu are; none of a sentence.
+
+        A menu has two links side by side, and no words beside links and images.
+        """
+        spans = list[tuple[int, int]]()
+        links = 0
+        position = 0
+        while match := LINK_START.search(self.text, position):
+            end = self.link_end(match)
+            if not end or not is_between_links(self.text[position : match.start()]):
+                return []
+            links += not match["image"] and has_letters(self.text[match.end() : end])
+            spans.append((match.start(), end))
+            position = end
+        return spans if links > 1 and is_between_links(self.text[position:]) else []
+
+    def link_end(self, match: re.Match[str]) -> int:
+        """The end of a link or an image at a match of LINK_START, with its emphasis.
+
+        0 if it is none.
+        """
+        start = match.end()
+        if match["element"]:
+            end = self.ends.elements.get(start - len(match["element"]), 0)
+        else:
+            close = self.ends.brackets.get(start - 1, 0)
+            target = TARGET.match(self.text, close + 1) if close else None
+            is_known = normal_label(self.text[start:close]) in self.labels
+            end = close + 1 if close and is_known else 0
+            if target and (target["inline"] or target["label"]):
+                end = target.end()
+        emphasis = match["emphasis"][::-1]
+        if not end or not self.text.startswith(emphasis, end):
+            return 0
+        return end + len(emphasis)
 
     def read(self, start: int, end: int) -> None:
         match: re.Match[str] | None
@@ -869,6 +932,11 @@ class MdxReader(InlineReader):
         """A line that does not begin with import or export: &#105; is an i, &#101; an e."""
         line = re.sub(r"^i(?=mport\b)", "&#105;", super().escape_start(line))
         return re.sub(r"^e(?=xport\b)", "&#101;", line)
+
+
+def is_between_links(text: str) -> bool:
+    """Whether it has nothing but what may stand between the links of a menu."""
+    return bool(BETWEEN_LINKS.fullmatch(html.unescape(LINE_BREAK.sub(" ", text))))
 
 
 def normal_label(label: str) -> str:
