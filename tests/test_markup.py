@@ -192,6 +192,24 @@ def test_each_link_of_a_menu_is_a_sentence_of_its_own(extension, link, around):
         assert len(sentences_of(extension, text)) == 1
 
 
+@pytest.mark.parametrize("name", ["highlight", "raw", "comment", "code"])
+@pytest.mark.parametrize(
+    ("begin", "between", "end"),
+    [
+        ("{{% {} ruby %}}", "def so(da)\n\n  # Ein Rad ist da\n\n- ja {{ so }}", "{{% end{} %}}"),
+        ("{{%- {} -%}}", "```\nein Rad\n\n<div>\n> so", "{{%- end{} -%}}"),
+    ],
+)
+@pytest.mark.parametrize("indent", ["", "- ", "> "])
+def test_code_between_lines_of_liquid_stays(name, begin, between, end, indent):
+    code = "\n".join([begin.format(name), between, end.format(name)])
+    text = f"«Ein Rad»:\n{code}\n«Es ist da.»"
+    rest = {"- ": "  "}.get(indent, indent)
+    marked = indent + text.replace("\n", f"\n{rest}") + "\n"
+    assert check_marked(".md", marked) == {"translated": 2, "code": 1}
+    check_marked(".md", f"{begin.format(name)}\n\n«Es ist da.»\n")  # without an end
+
+
 @pytest.mark.parametrize(
     ("table", "cells"),
     [

@@ -136,6 +136,7 @@ FENCE_TITLE = re.compile(
 BOX_TITLE = re.compile(r"\"(?P<title>(?:[^\"\\]|\\.)*)\"[ \t]*$")
 # a line of a paragraph that is not indented
 CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")
+LIQUID = re.compile(r"\{%-?\s*(?P<name>highlight|raw|comment|code)\b[^%\n]*%\}\s*")
 ESM = re.compile(r"(?:import|export)\b")
 
 
@@ -254,6 +255,24 @@ def formula_end(state: Any, first: int, last: int) -> int:
     return line + 1
 
 
+def liquid_end(state: Any, first: int, last: int) -> int:
+    """Of {% highlight %} and others of Liquid, on lines of their own, with the code between."""
+    start = state.bMarks[first] + state.tShift[first]
+    begin = LIQUID.fullmatch(state.src, start, state.eMarks[first])
+    if not begin or state.is_code_block(first):
+        return 0
+    # A long block has many such lines; where one has no end, the ones after it have none.
+    without_end = state.env.setdefault("without end", set())
+    if (begin["name"], last) in without_end:
+        return 0
+    end = re.compile(rf"\{{%-?\s*end{begin['name']}\s*-?%\}}\s*")
+    for line in range(first + 1, last):
+        if end.fullmatch(state.src, state.bMarks[line] + state.tShift[line], state.eMarks[line]):
+            return line + 1
+    without_end.add((begin["name"], last))
+    return 0
+
+
 def esm_end(state: Any, first: int, last: int) -> int:
     """Of import and export in MDX: they go on up to a blank line outside brackets."""
     if state.level or state.sCount[first] or not ESM.match(state.src, state.bMarks[first]):
@@ -300,6 +319,7 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         "indented": read_indented,
         "fence_line": read_fence_line,
         "formula": rule_of_lines("math_block", formula_end),
+        "liquid": rule_of_lines("liquid", liquid_end),
     }
     if is_mdx:
         parser.disable(["code", "html_block"])
@@ -330,6 +350,8 @@ def count_blocks(data: bytes, is_mdx: bool = False) -> Counter[str]:
 
 # --------------------------------------------------------------------------------------------------
 # Documents
+
+LEFT_BLOCKS = {"fence", "code_block", "math_block", "liquid", "esm", "html_block"}
 
 
 def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
@@ -364,7 +386,7 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
             parts = html_parts(text[start:end])
         elif token.type == "jsx":
             parts = jsx_parts(text, start, end)
-        elif token.type in ("fence", "code_block", "math_block", "esm", "html_block"):
+        elif token.type in LEFT_BLOCKS:
             parts = [left_if_letters(text[start:end], AS_CODE)]
         if parts:
             yield from gap_parts(text[position:start])
