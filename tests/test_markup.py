@@ -211,6 +211,25 @@ def test_code_between_lines_of_liquid_stays(name, begin, between, end, indent):
 
 
 @pytest.mark.parametrize(
+    "line", ["{: .warning }", "{:toc}", '{:.so #da title="x {y}"}', "{::options a='b' /}"]
+)
+def test_a_line_of_attributes_of_markdown_is_no_text(line):
+    for marked in (
+        "LINE\n«Ein Rad ist da»\n«und noch ein Haus.»\nLINE\n«So.»\n",
+        "- «Punkt eins»\nLINE\n\n«So.»\n",
+        "1. «Punkt eins»\n   LINE\n2. «Punkt zwei»\n",
+        "> «Ein Rad»\n> LINE\n",
+        "| «Rad» | «Haus» |\n|---|---|\n| «ja» | «nein» |\nLINE\n",
+        "# «Ein Rad»\nLINE\n«So.»\n",
+    ):
+        text = marked.replace("LINE", line)
+        new = translated(".md", re.sub("[«»]", "", text), str.upper)
+        assert new.split() == re.sub("«(.*?)»", lambda match: match[1].upper(), text).split()
+        assert new.count(line) == text.count(line)
+        assert all(row.strip(" >") == line for row in new.split("\n") if line in row)
+
+
+@pytest.mark.parametrize(
     ("table", "cells"),
     [
         ("|===\n|ein !Rad ja | so !da\n|===\n", ["ein !Rad ja", "so !da"]),
@@ -303,7 +322,10 @@ def test_what_is_left_has_its_reason():
 
 @pytest.mark.parametrize(
     "start",
-    ["# ", "1. ", "- ", "> ", "=== ", "!!! x ", "::: ", ": ", "$$ ", "[a]: b ", "| a |", "---"],
+    [
+        *("# ", "1. ", "- ", "> ", "=== ", "!!! x ", "::: ", ": ", "$$ ", "[a]: b ", "| a |"),
+        *("---", "{:x}"),
+    ],
 )
 def test_a_translation_makes_no_other_block(start):
     text = "ein Rad\n\n- so\n\n> ja\n"

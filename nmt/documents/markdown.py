@@ -110,7 +110,7 @@ LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
     r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
     r"|\$\$(?!(?:(?!\$\$).)+\$\$[ \t]*\S)"  # a formula with text behind it is no block
-    r"|!!!\s|\?\?\?\+?\s|===[!+]?\s))"
+    r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:))"
 )
 LITERAL = re.compile(
     r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|==|~~"
@@ -137,6 +137,8 @@ BOX_TITLE = re.compile(r"\"(?P<title>(?:[^\"\\]|\\.)*)\"[ \t]*$")
 # a line of a paragraph that is not indented
 CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")
 LIQUID = re.compile(r"\{%-?\s*(?P<name>highlight|raw|comment|code)\b[^%\n]*%\}\s*")
+# {: .class #id key="value"}, {:toc} and {::options /} of kramdown
+ATTRIBUTE_LINE = re.compile(r"\{:(?:[^{}\n\"']|\"[^\"\n]*\"|'[^'\n]*')*\}\s*")
 ESM = re.compile(r"(?:import|export)\b")
 
 
@@ -222,6 +224,17 @@ def read_fence_line(state: Any, first: int, last: int, silent: bool) -> bool:
             add_title(state, first, title["bracket"] or title["rest"] or "")
         state.line = first + 1
     return True
+
+
+def rule_of_line(kind: str, pattern: re.Pattern[str]) -> Callable[..., bool]:
+    """A rule of markdown-it for a line that is markup as a whole."""
+
+    def end_of(state: Any, first: int, last: int) -> int:
+        start = state.bMarks[first] + state.tShift[first]
+        is_markup = pattern.fullmatch(state.src, start, state.eMarks[first])
+        return first + 1 if is_markup and not state.is_code_block(first) else 0
+
+    return rule_of_lines(kind, end_of)
 
 
 def rule_of_lines(kind: str, end_of: Callable[[Any, int, int], int]) -> Callable[..., bool]:
@@ -325,6 +338,8 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         parser.disable(["code", "html_block"])
         parser.block.ruler.before("table", "esm", rule_of_lines("esm", esm_end))
         rules["jsx"] = rule_of_lines("jsx", jsx_end)
+    else:
+        rules["attributes"] = rule_of_line("attributes", ATTRIBUTE_LINE)
     # What such a block ends, if it begins there.
     ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     for name, rule in rules.items():
