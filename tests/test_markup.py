@@ -229,6 +229,17 @@ def test_a_line_of_attributes_of_markdown_is_no_text(line):
         assert all(row.strip(" >") == line for row in new.split("\n") if line in row)
 
 
+@pytest.mark.parametrize("options", [":class: ein, Rad\n:name: das-rad\n", ":open:\n", ""])
+@pytest.mark.parametrize("divider", ["^^^", "+++", "+++++"])
+@pytest.mark.parametrize("indent", ["", "- ", "> "])
+def test_options_and_dividers_of_directives_are_no_text(options, divider, indent):
+    text = f":::{{card}} «Das Rad»\n{options}«Ein Kopf»\n{divider}\n«Ein Rad ist da.»\n{divider}\n"
+    marked = f"::::{{grid}}\n{options}\n{text}«Ein Fuß ist da.»\n:::\n::::\n«Ende.»"
+    rest = {"- ": "  "}.get(indent, indent)
+    check_marked(".md", indent + marked.replace("\n", f"\n{rest}") + "\n")
+    check_marked(".md", ":::tip\n:rad: «Das ist keine Option.»\n:::\n")
+
+
 @pytest.mark.parametrize(
     ("table", "cells"),
     [
@@ -324,7 +335,7 @@ def test_what_is_left_has_its_reason():
     "start",
     [
         *("# ", "1. ", "- ", "> ", "=== ", "!!! x ", "::: ", ": ", "$$ ", "[a]: b ", "| a |"),
-        *("---", "{:x}"),
+        *("---", "{:x}", "^^^", "+++"),
     ],
 )
 def test_a_translation_makes_no_other_block(start):

@@ -110,7 +110,7 @@ LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
     r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
     r"|\$\$(?!(?:(?!\$\$).)+\$\$[ \t]*\S)"  # a formula with text behind it is no block
-    r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:))"
+    r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:|(?:\^{3,}|\+{3,})\s*$))"
 )
 LITERAL = re.compile(
     r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|==|~~"
@@ -139,6 +139,11 @@ CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")
 LIQUID = re.compile(r"\{%-?\s*(?P<name>highlight|raw|comment|code)\b[^%\n]*%\}\s*")
 # {: .class #id key="value"}, {:toc} and {::options /} of kramdown
 ATTRIBUTE_LINE = re.compile(r"\{:(?:[^{}\n\"']|\"[^\"\n]*\"|'[^'\n]*')*\}\s*")
+# {tip} of MyST; :class: so stands between it and the text
+DIRECTIVE = re.compile(r"[ \t]*\{[A-Za-z][\w:-]*\}")
+OPTION_LINE = re.compile(r":[A-Za-z][\w-]*:(?:[ \t].*)?\s*")
+# ^^^ and +++ divide a card of MyST; +++ may have data in JSON
+CARD_LINE = re.compile(r"\^{3,}\s*|\+{3,}[ \t]*(?:\{.*\})?\s*")
 ESM = re.compile(r"(?:import|export)\b")
 
 
@@ -222,7 +227,14 @@ def read_fence_line(state: Any, first: int, last: int, silent: bool) -> bool:
         title = FENCE_TITLE.match(state.src, match.end(), end)
         if title:
             add_title(state, first, title["bracket"] or title["rest"] or "")
-        state.line = first + 1
+        after = first + 1
+        is_directive = DIRECTIVE.match(state.src, match.end(), end)
+        while is_directive and after < last:
+            start = state.bMarks[after] + state.tShift[after]
+            if not OPTION_LINE.fullmatch(state.src, start, state.eMarks[after]):
+                break
+            after += 1
+        state.line = after
     return True
 
 
@@ -332,6 +344,7 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         "indented": read_indented,
         "fence_line": read_fence_line,
         "formula": rule_of_lines("math_block", formula_end),
+        "card_line": rule_of_line("card_line", CARD_LINE),
         "liquid": rule_of_lines("liquid", liquid_end),
     }
     if is_mdx:
