@@ -84,7 +84,7 @@ def import_library(name: str) -> Any:
 def message_parts(message: str) -> list[Part]:
     """The parts of a message, by its forms; HTML in it stays, but & and < may be signs."""
     pieces = FORM_SIGN.split(message)
-    if not is_plural(pieces[::2], pieces[1::2]):
+    if not are_forms(pieces[::2], pieces[1::2]):
         return form_parts(message)
     parts: list[Part] = []
     for form, sign in zip_longest(pieces[::2], pieces[1::2], fillvalue=""):
@@ -92,7 +92,7 @@ def message_parts(message: str) -> list[Part]:
     return parts
 
 
-def is_plural(forms: Sequence[str], signs: Sequence[str]) -> bool:
+def are_forms(forms: Sequence[str], signs: Sequence[str]) -> bool:
     """Whether signs divide a message into the forms of a plural.
 
     All have limits, or each form has two words and is complete, unlike the halves of code. A bar
