@@ -240,6 +240,35 @@ def test_options_and_dividers_of_directives_are_no_text(options, divider, indent
     check_marked(".md", ":::tip\n:rad: «Das ist keine Option.»\n:::\n")
 
 
+CONTENT = (
+    '  ![«Das Bild»](https://x/y.png){ width="300" }\n\n«Ein» *«Rad»* [«ist»](u "«da»").\n\n'
+    "- «Punkt»\n\n```\nso da\n```\n«Mehr davon.»\n"
+)
+ELEMENTS = [
+    *('<figure markdown="span">\n|</figure>', "<div class='so' markdown='1'>\n|</div>"),
+    *("<section markdown>\n|</section>", "<aside markdown=block>\n\n|\n</aside>"),
+    *('<TabItem value="a" label="«Ein Rad»">\n|</TabItem>', "<Tabs\n  id={x}\n>\n|</Tabs>"),
+    "<Tabs>\n<TabItem>\n|</TabItem>\n<Icon.Rad />\n</Tabs>",
+]
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("indent", ["", "- "])
+def test_what_elements_say_to_be_markdown_is_read_as_such(element, indent):
+    marked = element.replace("|", CONTENT) + "\n\n«Ende.»"
+    lines = marked.replace("\n", "\n  ") if indent else marked
+    check_marked(".md", f"{indent}{lines}\n")
+    check_marked(".md", '<p markdown="span">«Ein» *«Rad»* [«ist»](u) «da.»</p>\n')
+
+
+@pytest.mark.parametrize("tag", ["div", 'div markdown="0"', "DIV", "Div"])
+def test_what_other_elements_have_is_read_as_html(tag):
+    text = f"<{tag}>\n2 * 3 *Rad* und\n</{tag.split()[0]}>\n"
+    assert sentences_of(".md", text) == ["2 * 3 *Rad* und"]
+    indented = '<div markdown="1">\n    «Ein Rad»\n</div>\n<Tabs>\n    «ist da»\n</Tabs>\n'
+    check_marked(".md", indented)  # it would be code in Markdown
+
+
 @pytest.mark.parametrize(
     ("table", "cells"),
     [

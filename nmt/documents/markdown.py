@@ -23,7 +23,10 @@ from nmt.corpus.words import has_letters
 from nmt.documents.emphasis import SIGNS, markdown_emphasis, marked
 from nmt.documents.html import (
     BETWEEN_LINKS,
+    CODE,
     FORMULA,
+    LINES,
+    RAW_TEXT,
     TOKEN,
     Token,
     add_token,
@@ -313,6 +316,8 @@ def esm_end(state: Any, first: int, last: int) -> int:
     return line
 
 
+COMPONENT = re.compile(r"</?(?P<name>[A-Z]\w*[a-z][\w.]*)(?=[\s/>]|$)")
+MARKDOWN_ATTRIBUTE = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)[\"']?)?(?=\s|/?$)")
 JSX = re.compile(rf"[ \t]*(?:{HTML_TAG.pattern}|{BRACES})")
 
 
@@ -329,6 +334,47 @@ def jsx_end(state: Any, first: int, last: int) -> int:
     if position == start or not match:
         return 0
     return first + 1 + int(state.src.count("\n", start, position))
+
+
+def component_end(state: Any, first: int, last: int) -> int:
+    """Of tags of components, such as <TabItem>, in Markdown: lines with tags alone."""
+    from markdown_it.common.html_blocks import block_names
+
+    start = state.bMarks[first] + state.tShift[first]
+    match = COMPONENT.match(state.src, start, state.eMarks[first])
+    if not match or state.is_code_block(first):
+        return 0
+    if match["name"].lower() in {*block_names, *RAW_TEXT, *LINES, *CODE}:  # HTML in capitals
+        return 0
+    after = jsx_end(state, first, last)
+    return 0 if after and is_code_below(state, after, last) else after
+
+
+def is_code_below(state: Any, line: int, last: int) -> bool:
+    """Whether what follows a tag is so far indented that it would be code, where it is none."""
+    while line < last and state.isEmpty(line):
+        line += 1
+    return line < last and state.is_code_block(line)
+
+
+def read_markdown_in_html(state: Any, first: int, last: int, silent: bool) -> bool:
+    """A rule of markdown-it: a tag with markdown="1", whose content is Markdown (md_in_html)."""
+    start = state.bMarks[first] + state.tShift[first]
+    end = state.eMarks[first]
+    tag = HTML_TAG.match(state.src, start, end)
+    if not tag or not MARKDOWN_ATTRIBUTE.search(tag["rest"] or "") or state.is_code_block(first):
+        return False
+    rest = state.src[tag.end() : end].rstrip()
+    is_whole = rest.endswith(f"</{tag['name']}>")
+    if not is_whole and (rest or is_code_below(state, first + 1, last)):
+        return False
+    if not silent:
+        token = state.push("inline" if is_whole else "html_block", "", 0)
+        token.content = state.src[start:end]
+        token.map = [first, first + 1]
+        token.children = []
+        state.line = first + 1
+    return True
 
 
 def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[Any]:
@@ -352,6 +398,8 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         parser.block.ruler.before("table", "esm", rule_of_lines("esm", esm_end))
         rules["jsx"] = rule_of_lines("jsx", jsx_end)
     else:
+        rules["component"] = rule_of_lines("jsx", component_end)
+        rules["markdown_in_html"] = read_markdown_in_html
         rules["attributes"] = rule_of_line("attributes", ATTRIBUTE_LINE)
     # What such a block ends, if it begins there.
     ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}
