@@ -53,8 +53,8 @@ LINE_END = re.compile(r"\r?\n")
 PLURAL_LINE = re.compile(r"^Plural-Forms:.*\n?", re.MULTILINE)
 LANGUAGE = "Language"  # in the header
 # Between the forms of a plural, and before the first: | and, of Laravel, {0} or [1,*]
-LIMIT = r"\s{0,9}(?:\{\d{1,9}\}|\[(?:\d{1,9}|\*), ?(?:\d{1,9}|\*)\])"
-FORM_SIGN = re.compile(rf"(\|(?:{LIMIT})?|\A{LIMIT})")
+COUNTS = r"\s{0,9}(?:\{\d{1,9}\}|\[(?:\d{1,9}|\*), ?(?:\d{1,9}|\*)\])"
+FORM_SIGN = re.compile(rf"(\|(?:{COUNTS})?|\A{COUNTS})")
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
 
@@ -95,10 +95,10 @@ def message_parts(message: str) -> list[Part]:
 def are_forms(forms: Sequence[str], signs: Sequence[str]) -> bool:
     """Whether signs divide a message into the forms of a plural.
 
-    All have limits, or each form has two words and is complete, unlike the halves of code. A bar
+    All have their counts, or each form has two words and is complete, unlike the halves of code. A bar
     between spaces divides any text (BAR), and is not asked for here.
     """
-    if not forms[0]:
+    if not forms[0]:  # the message begins with a sign
         forms = forms[1:]
         if len(forms) > 1 and all(sign != "|" for sign in signs):
             return all(map(is_complete, forms))
