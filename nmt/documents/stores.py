@@ -95,8 +95,8 @@ def message_parts(message: str) -> list[Part]:
 def are_forms(forms: Sequence[str], signs: Sequence[str]) -> bool:
     """Whether signs divide a message into the forms of a plural.
 
-    All have their counts, or each form has two words and is complete, unlike the halves of code. A bar
-    between spaces divides any text (BAR), and is not asked for here.
+    All have their counts, or each form has two words and is complete, unlike the halves of code.
+    A bar between spaces divides any text (BAR), and is not asked for here.
     """
     if not forms[0]:  # the message begins with a sign
         forms = forms[1:]
