@@ -198,6 +198,13 @@ def test_texts_as_their_files_write_them(extension, text, wanted):
     )
 
 
+@given(st.text("|. a{}\n\"", max_size=12))
+@few
+def test_any_message_can_be_read(message):
+    written = json.dumps([message])
+    assert translated(".json", written) == written
+
+
 def test_unsure_words_of_a_message_without_a_translation():
     data, _ = translated_bytes(
         ".ts", b"<TS><message><source>gut</source></message></TS>", unsure={"GUT"}

@@ -98,7 +98,7 @@ def are_forms(forms: Sequence[str], signs: Sequence[str]) -> bool:
     All have their counts, or each form has two words and is complete, unlike the halves of code.
     A bar between spaces divides any text (BAR), and is not asked for here.
     """
-    if not forms[0]:  # the message begins with a sign
+    if signs and not forms[0]:  # the message begins with a sign
         forms = forms[1:]
         if len(forms) > 1 and all(sign != "|" for sign in signs):
             return all(map(is_complete, forms))
