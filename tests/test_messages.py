@@ -46,6 +46,30 @@ MARKED = [
     (".json", '{"a": "«eins»", "a": "«zwei»",\n "b": {"a": "«drei»"}}', {}),
     (".json", '["«kein Rad» | «ein Rad» | {n} «Räder»"]', {}),
     (".json", '["«Ja» <b>«gut»<\\/b>"]', {}),
+    # Entries: one message, its names and what is said about it; in a table of labels all is text.
+    (
+        ".json",
+        '[{"id": "rad", "translation": "«gut»"},\n {"id": "haus", "translation": {"one": "«ein '
+        'Haus»", "other": "{{.N}} «Häuser»"}}]',
+        {"marked as no text": 2},
+    ),
+    (
+        ".json",
+        '{"rad.a": {"id": "rad", "defaultMessage": "«gut»", "description": "für uns"},\n'
+        '"haus": {"key": "haus", "value": "«ja»"}, "b": {"value": "«ja»", "comment": "«so»"}}',
+        {"marked as no text": 2, "comments": 1},
+    ),
+    (
+        ".json",
+        '{"message": "«Rad»", "description": "«Haus»", "title": "«so»", "a": {"description": '
+        '"«gut»", "value": 5}, "b": {"en": "«ja»", "id": "«so»"}}',
+        {},
+    ),
+    (
+        ".toml",
+        '[rad]\ndescription = "für uns"\none = "«ein Rad»"\nother = "«Räder»"\n[b]\nid = "«so»"\n',
+        {"comments": 1},
+    ),
     (".json", f'["«gut»", "ja \\ud83d", NaN, {"1" * 5000}]', {"half a character": 1}),
     (".json", '\ufeff{"a": "«gut»"}', {}),
     (".arb", '{"@@locale": "de", "a": "«gut»", "@a": {"description": "bleibt"}}', {"comments": 2}),

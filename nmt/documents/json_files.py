@@ -11,7 +11,7 @@ from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
 from nmt.documents.properties import has_doubled
 from nmt.documents.segment import COMMENTS, Document, Malformed, TextFile
-from nmt.documents.stores import message_parts
+from nmt.documents.stores import message_parts, said_about
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
 ESCAPE = re.compile(r"\\u(?!00[01])[0-9a-fA-F]{4}")  # of a character that needs none
@@ -26,15 +26,15 @@ class Object(list[tuple[str, Any]]):
 def read_json(data: bytes) -> Document:
     """JSON: the texts that are values, but not what is said about them.
 
-    ARB says it below @key, a message of a browser extension in `description` and `placeholders`.
+    ARB says it below @key, an entry beside its message (`said_about`).
     """
     document = TextFile(data.decode())
     text = document.text
     is_escaped = text.isascii() and ESCAPE.search(text) is not None
     places = (match for match in STRING.finditer(text) if not match["key"])
-    for (value, is_note), match in zip(strings(parse(text)), places, strict=True):
-        if is_note:
-            document.leave(value, COMMENTS)
+    for (value, reason), match in zip(strings(parse(text)), places, strict=True):
+        if reason:
+            document.leave(value, reason)
         elif SURROGATE.search(value):
             document.leave(value, HALF)
         else:
@@ -71,19 +71,18 @@ def no_number(_: str) -> None:
     """What a number is read as."""
 
 
-def strings(node: Any, is_note: bool = False) -> Iterator[tuple[str, bool]]:
-    """The texts of a tree in the order of the file, and whether they are below a key with @."""
+def strings(node: Any, reason: str = "") -> Iterator[tuple[str, str]]:
+    """The texts of a tree in the order of the file, and why they are left; "": they are not."""
     if isinstance(node, str):
-        yield node, is_note
+        yield node, reason
     elif isinstance(node, Object):
-        keys = {key for key, _ in node}
-        is_message = "message" in keys and keys <= {"message", "description", "placeholders"}
+        about = said_about({key: isinstance(value, str | list) for key, value in node})
         for key, value in node:
-            is_about = key.startswith("@") or (is_message and key != "message")
-            yield from strings(value, is_note or is_about)
+            own_reason = COMMENTS if key.startswith("@") else about.get(key, "")
+            yield from strings(value, reason or own_reason)
     elif isinstance(node, list):
         for value in node:
-            yield from strings(value, is_note)
+            yield from strings(value, reason)
 
 
 def write_string(text: str, is_escaped: bool, has_slashes: bool, is_doubled: bool) -> str:

@@ -14,6 +14,8 @@ from nmt.corpus.languages import base_code
 from nmt.corpus.words import has_letters
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import (
+    COMMENTS,
+    MARKED,
     MESSAGE,
     OBSOLETE,
     TRANSLATED,
@@ -55,6 +57,12 @@ LANGUAGE = "Language"  # in the header
 # Between the forms of a plural, and before the first: | and, of Laravel, {0} or [1,*]
 COUNTS = r"\s{0,9}(?:\{\d{1,9}\}|\[(?:\d{1,9}|\*), ?(?:\d{1,9}|\*)\])"
 FORM_SIGN = re.compile(rf"(\|(?:{COUNTS})?|\A{COUNTS})")
+# An entry has a message, and keys by which a program finds it and a translator understands it
+FORMS = set("zero one two few many other".split())
+MESSAGES = FORMS | {"message", "translation", "defaultMessage", "string", "definition"}
+BARE_MESSAGES = {"text", "value"}  # beside which a description is a text, too
+NAMES = set("id key term term_plural hash file origin reference leftDelim rightDelim".split())
+NOTES = set("description context comment comments notes developer_comment placeholders".split())
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
 
@@ -70,6 +78,22 @@ def unescaped(pattern: str, controls: Mapping[str, str], text: str) -> str:
     return (
         re.sub(pattern, plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     )
+
+
+def said_about(keys: Mapping[str, bool]) -> dict[str, str]:
+    """The keys of an entry that has one message and tells of it, each with why it is left.
+
+    `keys`: those of any table, and whether they have texts. Browser extensions, go-i18n, FormatJS,
+    Docusaurus, Transifex, Lokalise and POEditor have such entries.
+    """
+    messages = keys.keys() & (MESSAGES | BARE_MESSAGES)
+    rest = keys.keys() - messages
+    has_one = len(messages) == 1 or (messages and messages <= FORMS)
+    is_bare = bool(messages & BARE_MESSAGES)
+    is_entry = has_one and rest <= (NAMES if is_bare else NAMES | NOTES)
+    if not is_entry or not all(keys[key] for key in messages):
+        return {}
+    return {key: MARKED if key in NAMES else COMMENTS for key in rest}
 
 
 def import_library(name: str) -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
 from nmt.documents.segment import Document, Field, Malformed
-from nmt.documents.stores import import_library, message_parts
+from nmt.documents.stores import import_library, message_parts, said_about
+
+TEXTS = (str, dict, list)  # or what may have texts
 
 
 def read_toml(data: bytes) -> Document:
@@ -20,10 +22,13 @@ def read_toml(data: bytes) -> Document:
     def save(parent: Any, key: Any, new: str) -> None:
         parent[key] = string_like(parent[key], new)
 
-    fields = []
-    for parent, key, text in texts(tree):
-        fields.append(Field(message_parts(text), partial(save, parent, key)))
-    return Document(fields, lambda: mark + import_library("tomlkit").dumps(tree).encode())
+    document = Document([], lambda: mark + import_library("tomlkit").dumps(tree).encode())
+    for parent, key, text, reason in texts(tree):
+        if reason:
+            document.leave(text, reason)
+        else:
+            document.fields.append(Field(message_parts(text), partial(save, parent, key)))
+    return document
 
 
 def parse(data: bytes) -> Any:
@@ -37,14 +42,21 @@ def parse(data: bytes) -> Any:
         raise Malformed(f"this is not TOML ({error})") from None
 
 
-def texts(node: Any) -> Iterator[tuple[Any, Any, str]]:
-    """The texts of a tree in their order, each behind what it is in and its key there."""
+def texts(node: Any, reason: str = "") -> Iterator[tuple[Any, Any, str, str]]:
+    """The texts of a tree in their order, each behind what it is in and its key there.
+
+    After it: why it is left; "": it is not.
+    """
+    about: dict[str, str] = {}
+    if isinstance(node, dict):
+        about = said_about({key: isinstance(value, TEXTS) for key, value in node.items()})
     children = node.items() if isinstance(node, dict) else enumerate(node)
     for key, value in list(children):
+        own_reason = reason or about.get(key, "")
         if isinstance(value, str):
-            yield node, key, str(value)
+            yield node, key, str(value), own_reason
         elif isinstance(value, dict | list):
-            yield from texts(value)
+            yield from texts(value, own_reason)
 
 
 def string_like(old: Any, new: str) -> Any:
