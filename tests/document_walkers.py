@@ -147,14 +147,15 @@ def html_texts(data: bytes) -> list[str]:
 
 def markdown_texts(data: bytes) -> list[str]:
     """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles
-    of definitions."""
+    of definitions and directives."""
     text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
     text = re.sub(r"(?m)^[ \t]+", "", text)  # what is in a box of an extension is no code
     environment: dict[str, Any] = {}
     reader = MarkdownIt("commonmark").enable("table")
-    reader.parse(text, environment)
+    tokens = reader.parse(text, environment)
     definitions = list(environment.get("references", {}).values())
     titles = [definition["title"] for definition in definitions]
+    titles += [token.info.partition("}")[2] for token in tokens if token.info.startswith("{")]
     for definition in definitions:
         definition["title"] = ""  # which each link to it would repeat
     return [*html_texts(reader.render(text, environment).encode()), *titles]

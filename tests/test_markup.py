@@ -240,6 +240,21 @@ def test_options_and_dividers_of_directives_are_no_text(options, divider, indent
     check_marked(".md", ":::tip\n:rad: «Das ist keine Option.»\n:::\n")
 
 
+@pytest.mark.parametrize("name", ["Note", "tab-item", "prf:theorem", "code-block", "r", "mermaid"])
+@pytest.mark.parametrize("fence", ["````", "~~~"])
+@pytest.mark.parametrize("options", ["", ":class: ein, Rad\n", "---\nname: das Rad\n---\n"])
+@pytest.mark.parametrize("indent", ["", "- ", "> "])
+def test_the_body_of_a_directive_is_text_where_it_is_no_code(name, fence, options, indent):
+    body = "«Ein Rad»\n\n- «Punkt»\n\n  ```{tip}\n  «Es ist da.»\n  ```\n"
+    begin = f"{fence}{{{name}}} «Das Rad»\n{options}"
+    if name in ("code-block", "r", "mermaid"):
+        body, begin = (re.sub("[«»]", "", text) for text in (body, begin))
+    marked = f"«Es geht»:\n{begin}{body}{fence}\n«Ende.»"
+    rest = {"- ": "  "}.get(indent, indent)
+    check_marked(".md", indent + marked.replace("\n", f"\n{rest}") + "\n")
+    check_marked(".md", f"{begin}{body}")  # without an end
+
+
 CONTENT = (
     '  ![«Das Bild»](https://x/y.png){ width="300" }\n\n«Ein» *«Rad»* [«ist»](u "«da»").\n\n'
     "- «Punkt»\n\n```\nso da\n```\n«Mehr davon.»\n"
@@ -469,6 +484,7 @@ LONG = [
     (".md", "<!-- "),
     (".md", "|a|b\n|-|-\n"),
     (".md", "[a]: b\n\n"),
+    (".md", "```{note}\n"),
     (".mdx", "> "),
     (".mdx", "<a b={"),
     (".adoc", "a"),

@@ -145,6 +145,14 @@ ATTRIBUTE_LINE = re.compile(r"\{:(?:[^{}\n\"']|\"[^\"\n]*\"|'[^'\n]*')*\}\s*")
 # {tip} of MyST; :class: so stands between it and the text
 DIRECTIVE = re.compile(r"[ \t]*\{[A-Za-z][\w:-]*\}")
 OPTION_LINE = re.compile(r":[A-Za-z][\w-]*:(?:[ \t].*)?\s*")
+# Directives whose body, between lines of backticks, is Markdown; that of any other is code
+TEXT_DIRECTIVE = re.compile(
+    r"(?P<fence>`{3,}|~{3,})[ \t]*\{(?i:admonition|attention|caution|danger|error|hint|important"
+    r"|note|seealso|tip|todo|warning|version(?:added|changed|removed)|deprecated|abstract|aside"
+    r"|card(?:-carousel)?|details|dropdown|epigraph|exercise|figure|grid(?:-item)?(?:-card)?"
+    r"|highlights|list-table|margin|prf:[\w-]+|pull-quote|rubric|sidebar|solution"
+    r"|tab(?:-set|-item|le)?|toggle|topic)\}"
+)
 # ^^^ and +++ divide a card of MyST; +++ may have data in JSON
 CARD_LINE = re.compile(r"\^{3,}\s*|\+{3,}[ \t]*(?:\{.*\})?\s*")
 ESM = re.compile(r"(?:import|export)\b")
@@ -220,25 +228,64 @@ def add_title(state: Any, line: int, title: str) -> None:
 def read_fence_line(state: Any, first: int, last: int, silent: bool) -> bool:
     """A rule of markdown-it: a line of ::: or /// with a title; what follows is Markdown."""
     start = state.bMarks[first] + state.tShift[first]
-    end = state.eMarks[first]
-    match = FENCED.match(state.src, start, end)
+    match = FENCED.match(state.src, start, state.eMarks[first])
     if not match or state.is_code_block(first):
         return False
     if not silent:
-        token = state.push("box_line", "", 0)
-        token.map = [first, first + 1]
-        title = FENCE_TITLE.match(state.src, match.end(), end)
-        if title:
-            add_title(state, first, title["bracket"] or title["rest"] or "")
-        after = first + 1
-        is_directive = DIRECTIVE.match(state.src, match.end(), end)
-        while is_directive and after < last:
-            start = state.bMarks[after] + state.tShift[after]
-            if not OPTION_LINE.fullmatch(state.src, start, state.eMarks[after]):
-                break
-            after += 1
-        state.line = after
+        state.line = begin_box(state, first, last, match.end())
     return True
+
+
+def read_directive(state: Any, first: int, last: int, silent: bool) -> bool:
+    """A rule of markdown-it: a directive of MyST between lines of backticks, whose body is text."""
+    start = state.bMarks[first] + state.tShift[first]
+    match = TEXT_DIRECTIVE.match(state.src, start, state.eMarks[first])
+    if not match or state.is_code_block(first):
+        return False
+    if silent:
+        return True
+    fence = match["fence"]
+    after = first + 1
+    while after < last:
+        line = line_text(state, after)
+        is_outside = bool(line) and state.sCount[after] < state.blkIndent
+        if is_outside or (line.startswith(fence) and not line.strip(fence[0])):
+            break
+        after += 1
+    last_line = state.lineMax
+    state.lineMax = after
+    begin = begin_box(state, first, after, match.end("fence"))
+    state.level += 1  # markdown-it goes to a certain depth
+    state.md.block.tokenize(state, begin, after)
+    state.level -= 1
+    state.lineMax = last_line
+    has_end = after < last and line_text(state, after).startswith(fence)
+    state.line = after + has_end
+    return True
+
+
+def line_text(state: Any, line: int) -> str:
+    start = state.bMarks[line] + state.tShift[line]
+    return str(state.src[start : state.eMarks[line]]).rstrip()
+
+
+def begin_box(state: Any, first: int, last: int, sign_end: int) -> int:
+    """Add the title of a box behind its signs; returns the line after it and its options."""
+    token = state.push("box_line", "", 0)
+    token.map = [first, first + 1]
+    end = state.eMarks[first]
+    title = FENCE_TITLE.match(state.src, sign_end, end)
+    if title:
+        add_title(state, first, title["bracket"] or title["rest"] or "")
+    after = first + 1
+    if not DIRECTIVE.match(state.src, sign_end, end) or after == last:
+        return after
+    if line_text(state, after) == "---":  # options in YAML
+        ends = (line for line in range(after + 1, last) if line_text(state, line) == "---")
+        return next(ends, first) + 1
+    while after < last and OPTION_LINE.fullmatch(line_text(state, after)):
+        after += 1
+    return after
 
 
 def rule_of_line(kind: str, pattern: re.Pattern[str]) -> Callable[..., bool]:
@@ -398,6 +445,7 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         parser.block.ruler.before("table", "esm", rule_of_lines("esm", esm_end))
         rules["jsx"] = rule_of_lines("jsx", jsx_end)
     else:
+        rules["directive"] = read_directive
         rules["component"] = rule_of_lines("jsx", component_end)
         rules["markdown_in_html"] = read_markdown_in_html
         rules["attributes"] = rule_of_line("attributes", ATTRIBUTE_LINE)
