@@ -192,7 +192,7 @@ def test_each_link_of_a_menu_is_a_sentence_of_its_own(extension, link, around):
         assert len(sentences_of(extension, text)) == 1
 
 
-@pytest.mark.parametrize("name", ["highlight", "raw", "comment", "code"])
+@pytest.mark.parametrize("name", ["highlight", "comment", "code"])
 @pytest.mark.parametrize(
     ("begin", "between", "end"),
     [
@@ -208,6 +208,15 @@ def test_code_between_lines_of_liquid_stays(name, begin, between, end, indent):
     marked = indent + text.replace("\n", f"\n{rest}") + "\n"
     assert check_marked(".md", marked) == {"translated": 2, "code": 1}
     check_marked(".md", f"{begin.format(name)}\n\n«Es ist da.»\n")  # without an end
+
+
+@pytest.mark.parametrize("indent", ["", "- ", "> "])
+def test_what_liquid_shows_as_it_is_is_text(indent):
+    body = "«Ein Rad ist» {{ da }}.\n\n```\n{{ so }} ja\n```\n«Das ist» {% raw %}{{{% endraw %}."
+    marked = f"«Es geht»:\n{{% raw %}}\n{body}\n{{%- endraw -%}}\n«Es ist da.»"
+    rest = {"- ": "  "}.get(indent, indent)
+    counts = check_marked(".md", indent + marked.replace("\n", f"\n{rest}") + "\n")
+    assert counts["translated"] == 4
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,8 @@ FENCE_TITLE = re.compile(
 BOX_TITLE = re.compile(r"\"(?P<title>(?:[^\"\\]|\\.)*)\"[ \t]*$")
 # a line of a paragraph that is not indented
 CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")
-LIQUID = re.compile(r"\{%-?\s*(?P<name>highlight|raw|comment|code)\b[^%\n]*%\}\s*")
+LIQUID = re.compile(r"\{%-?\s*(?P<name>highlight|comment|code)\b[^%\n]*%\}\s*")
+RAW_LINE = re.compile(r"\{%-?\s*(?:end)?raw\s*-?%\}\s*")  # what is between is Markdown
 # {: .class #id key="value"}, {:toc} and {::options /} of kramdown
 ATTRIBUTE_LINE = re.compile(r"\{:(?:[^{}\n\"']|\"[^\"\n]*\"|'[^'\n]*')*\}\s*")
 # {tip} of MyST; :class: so stands between it and the text
@@ -439,6 +440,7 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         "formula": rule_of_lines("math_block", formula_end),
         "card_line": rule_of_line("card_line", CARD_LINE),
         "liquid": rule_of_lines("liquid", liquid_end),
+        "raw_line": rule_of_line("raw_line", RAW_LINE),
     }
     if is_mdx:
         parser.disable(["code", "html_block"])
