@@ -598,6 +598,18 @@ def test_forms_of_a_plural_are_filled_one_by_one():
 ICU = "{n, plural, =0 {kein Rad} one {# Rad von {wer}} other {# Räder}}"
 
 
+def test_plurals_of_xcode():
+    """Its units have a text with names of variables, the forms, and the types of the numbers."""
+    unit = '<trans-unit id="/r/{}:dict/:string"><source>{}</source></trans-unit>'
+    units = [("LocalizedFormatKey", "Es sind %#@rad@ da."), ("one", "%d Rad")]
+    units += [("FormatSpecTypeKey", "NSStringPluralRuleType"), ("FormatValueTypeKey", "lu")]
+    body = "".join(unit.format(f"NSString{name}", text) for name, text in units)
+    data, counts = translated_bytes(".xlf", f"<xliff><file>{body}</file></xliff>".encode())
+    found = re.findall("<target.*?>(.*?)</target>", data.decode())
+    assert found == ["ES SIND %#@rad@ DA.", "%d RAD"]
+    assert counts == {"translated": 2, "marked as no text": 2}
+
+
 def test_branches_of_a_message_are_translated_one_by_one():
     upper = "{n, plural, =0 {KEIN RAD} one {# RAD VON {wer}} other {# RÄDER}}"
     assert translated(".json", f'{{"a": "Hier: {ICU}"}}', str.upper) == f'{{"a": "HIER: {upper}"}}'
@@ -615,6 +627,8 @@ BRANCHED = [
     "{n, plural,\n  one {«ein Rad»}\n  other {{n} «Räder»}\n}",
     "{0,choice,0#«kein Rad»|1#«ein Rad»|1<{0,number,integer} «Räder»} «im Hof»",
     "{{name}} «hat» {n, plural, other {{n} «Räder»}}",
+    "{{PLURAL:$1|«ein Rad»|3=«drei»|$1 [[a|b]] «Räder»}} «und» <b>{{GENDER:$2|«er»|«sie»}}</b>",
+    "«Das» '{'«Rad»'}' «ist» {n, plural, other {'{' «und» '{x}'}}",
 ]
 XLIFF_UNIT = (
     '<xliff version="1.2"><file source-language="de" target-language="en" original="a"><body>'

@@ -70,6 +70,7 @@ MARKED = [
         '[rad]\ndescription = "für uns"\none = "«ein Rad»"\nother = "«Räder»"\n[b]\nid = "«so»"\n',
         {"comments": 1},
     ),
+    (".json", '["«Rad»{{PLURAL:$1|chen|er}} «da»"]', {}),  # parts of words
     (".json", f'["«gut»", "ja \\ud83d", NaN, {"1" * 5000}]', {"half a character": 1}),
     (".json", '\ufeff{"a": "«gut»"}', {}),
     (".arb", '{"@@locale": "de", "a": "«gut»", "@a": {"description": "bleibt"}}', {"comments": 2}),

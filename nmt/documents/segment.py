@@ -42,12 +42,17 @@ TEMPLATE = (
 CALL = r"\$(?!\d)\w+\((?:[^()]|\([^()]*\)){0,200}\)"
 SIGNED = (
     rf"@(?:\.\w+)?:(?:\({NAME}\)|{NAME})|{CALL}|\$[A-Za-z_]\w*\$"
+    r"|%(?:\d+\$)?#@\w+@|%arg(?!\w)"  # of Xcode's plurals
     rf"|##{NAME}##|%%{NAME}%%|@@{NAME}@@|\+\+{NAME}(?:\+{NAME})*\+\+"
     rf"|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
     rf"|(?!{PHRASE})[$#%@]?\{{\w+\s*[,:!.|\[][^{{}}\n]{{1,200}}\}}"
 )
+# '{' and '{x}' in a message of ICU: signs, and not what begins or names an argument
+QUOTED = r"'[{}#|]+'|(?<!\w)'\{[^\s{}']{1,100}\}'(?!\w)"
 # %n and %1: of Qt
-PLACEHOLDER = f"{PATTERNS['link']}|{TEMPLATE}|{SIGNED}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"
+PLACEHOLDER = (
+    f"{QUOTED}|{PATTERNS['link']}|{TEMPLATE}|{SIGNED}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"
+)
 # A statement of a template, which stands between texts: {% if x %}, {{#each y}}, <% end %>, <?php
 # else: ?>
 KEYWORDS = (
@@ -62,10 +67,15 @@ SHORTCODE = (
     r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
 )
 # of ICU: {n, plural, one {# dog} other {# dogs}}; and Java's {0,choice,0#no dogs|1#one dog}
-MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|(?P<choice>choice))\s*,"
+# And {{PLURAL:$1|one dog|many dogs}} of MediaWiki.
+MESSAGE = (
+    r"(?:\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|(?P<choice>choice))\s*,"
+    r"|(?<!\w)\{\{(?P<wiki>(?i:plural|gender)):[^{}|\n]{0,100}\|)"
+)
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 LIMIT = re.compile(r"\s*-?[\d.∞]+\s*[#<≤]\s*")
-BRACES_AND_BARS = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})|(?P<bar>\|)")
+COUNT = re.compile(r"\s*(?:\d+=)?\s*")
+BRACES_AND_BARS = re.compile(r"'[{}#|][^']*'|(?P<open>\{|\[\[)|(?P<close>\}|\]\])|(?P<bar>\|)")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 # between the forms of a plural (|||| of Polyglot), or the parts of a title
 BAR = r"(?<=\s)\|(?:\|\|\|)?(?=\s)"
@@ -340,7 +350,9 @@ def branch_spans(text: str, start: int, stop: int) -> list[tuple[int, int]]:
     return [] if text[start:stop].strip() else spans
 
 
-def choice_spans(text: str, start: int, stop: int) -> list[tuple[int, int]]:
+def choice_spans(
+    text: str, start: int, stop: int, limits: re.Pattern[str] = LIMIT
+) -> list[tuple[int, int]]:
     """As `branch_spans`, of a choice of Java: each text is behind its limit and before a bar."""
     ends = []
     depth = 0
@@ -350,7 +362,7 @@ def choice_spans(text: str, start: int, stop: int) -> list[tuple[int, int]]:
             ends.append(match.start())
     spans = []
     for end in [*ends, stop]:
-        limit = LIMIT.match(text, start, end)
+        limit = limits.match(text, start, end)
         if limit is None:
             return []
         spans.append((limit.end(), end))
@@ -367,7 +379,7 @@ def message_spans(text: str) -> Iterator[tuple[int, int]]:
         brace = closing(BRACES, text, header.end())
         if brace is None:
             return
-        end = brace.end()
+        end = brace.end() + bool(header["wiki"])
         yield header.start(), end
 
 
@@ -542,7 +554,7 @@ class SegmentBuilder:
         self.tags = [tag for tag in self.tags if id(tag) not in unwanted_ids]
 
     def add_message(self, text: str, header: re.Match[str]) -> int:
-        """A message of ICU as a unit, its branches as segments, and the position after it.
+        """A message as a unit, its branches as segments, and the position after it.
 
         A broken one is no message.
         """
@@ -550,6 +562,8 @@ class SegmentBuilder:
         spans: list[tuple[int, int]] = []
         if brace and header["choice"]:
             spans = choice_spans(text, header.end(), brace.start())
+        elif brace and header["wiki"]:
+            spans = choice_spans(text, header.end(), brace.start(), COUNT)
         elif brace:
             spans = branch_spans(text, header.end(), brace.start())
         if brace is None or not spans:
@@ -565,9 +579,10 @@ class SegmentBuilder:
             inner.add_text(words, KEPT_IN_BRANCH)
             parts += [self.escape(text[position:start]), inner.build(self.escape(words))]
             position = start + len(words)
-        parts.append(self.escape(text[position : brace.end()]))
-        self.add(Kind.UNIT, parts, shown=text[header.start() : brace.end()])
-        return brace.end()
+        end = brace.end() + bool(header["wiki"])
+        parts.append(self.escape(text[position:end]))
+        self.add(Kind.UNIT, parts, shown=text[header.start() : end])
+        return end
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment without space at its end; without words `raw`, with the reason for that."""

@@ -14,6 +14,7 @@ from nmt.corpus.translation_memory import GETTEXT_HEADER
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, shown_text, tokens
 from nmt.documents.segment import (
+    MARKED,
     PROTECTED,
     TRANSLATED,
     Document,
@@ -54,6 +55,7 @@ POINTS = {"it", "cp"}
 PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
 APPROVED = {"final", "signed-off", "reviewed"}  # states of a target, by a person
 UNFINISHED = re.compile("new|initial|needs-.*")  # states of a target that is to be replaced
+XCODE_TYPE = re.compile(r"NSStringFormat(?:Spec|Value)TypeKey")  # in the id of a unit: a number's
 BESIDE = "outside segments"
 HEADERS = "headers of gettext"
 # Attributes with a language, of XLIFF 1.2 and 2, and whether it is that of the translations
@@ -96,6 +98,8 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
             leave_text(document, unit.findall("{*}source"), HEADERS)
         elif unit.xpath(MARKS)[-1:] == ["no"]:
             leave_text(document, unit.findall("{*}source"), PROTECTED)
+        elif XCODE_TYPE.search(unit.get("id", "")):
+            leave_text(document, unit.findall("{*}source"), MARKED)
         else:
             read_unit(document, unit, retranslate)
     return document
