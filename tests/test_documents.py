@@ -394,6 +394,11 @@ def test_what_is_no_text_stays(extension, marked):
             "[ja] ![so][r] [da][]\n\n[da]: u\n[r]: v\n",
             "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
+        (
+            ".md",
+            "![ja] ![so][] [da][]{.x} [da][ja]\n\n[da]: u\n[ja]: v\n[so]: w\n",
+            "![JA][ja] ![SO][so] [DA][da]{.x} [DA][ja]\n\n[da]: u\n[ja]: v\n[so]: w\n",
+        ),
         # emphasis that nothing closes is text, also before tags and inside of other emphasis
         (".md", "***Rad <b>so</b> da\n", "\\*\\*\\*RAD <b>SO</b> DA\n"),
         (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),

@@ -118,6 +118,10 @@ def test_what_stands_in_a_template_of_html_stays(template):
         (".md", ":::note[«das Rad»]\n\n«ja»\n\n:::\n"),
         (".md", "::: note\n«ja»\n:::\n«so»\n"),
         (".md", "> [!TIP] «das Rad»\n> «ja»\n"),
+        (".md", "- <!-- so --> «das Rad»\n- «ja»\n\n«Rad»\n:   <!-- so --> «ein Ding»\n"),
+        # tables of pandoc, comments of MyST, and a title of pandoc
+        (".md", "«ja»\n\n+----+-----+\n| a  | Rad |\n+:==:+=====+\n| da | so  |\n+----+-----+\n"),
+        (".md", "% «ein Titel»\n\n«ja»\n\n% so: ein\n%\n% Rad\n"),
         (".md", "«Rad»\n: «ein Ding»\n: «so»\n"),
         (".md", "*[HTML]: «eine Sprache»\n*[X]: «so»\n"),
         (".md", "# «das Rad» {#rad .x}\n"),
@@ -531,3 +535,12 @@ def test_many_placeholders_and_many_sentences_take_no_time():
     translated(".txt", f"% {'0' * 100_000}a", str.upper)
     translated(".html", f"<p><b>{'<i>Das</i> ist so. ' * 600}</b></p>", str.upper)
     assert time.process_time() - start < 5  # 30 s and more where each looks at all others
+
+
+@pytest.mark.parametrize("cut", range(0, 40, 4))
+def test_code_that_begins_a_line_is_no_block(cut):
+    """A line does not begin with three backticks where none did."""
+    text = f"{'ein Rad ' * 12}ist da\nund ```Code``` {'ein Rad ' * 10}ist hier\n"
+    new = translated(".md", text, lambda sentence: sentence[cut:])
+    assert "```Code```" in new
+    assert not re.search("(?m)^```", new)

@@ -223,7 +223,7 @@ def test_texts_as_their_files_write_them(extension, text, wanted):
     )
 
 
-@given(st.text("|. a{}\n\"", max_size=12))
+@given(st.text('|. a{}\n"', max_size=12))
 @few
 def test_any_message_can_be_read(message):
     written = json.dumps([message])

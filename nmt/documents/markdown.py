@@ -156,6 +156,8 @@ TEXT_DIRECTIVE = re.compile(
 )
 # ^^^ and +++ divide a card of MyST; +++ may have data in JSON
 CARD_LINE = re.compile(r"\^{3,}\s*|\+{3,}[ \t]*(?:\{.*\})?\s*")
+GRID_LINE = re.compile(r"\+(?:[-=:]+\+)+")
+COMMENT_LINE = re.compile(r"%(?=\s|$)")
 ESM = re.compile(r"(?:import|export)\b")
 
 
@@ -349,6 +351,26 @@ def liquid_end(state: Any, first: int, last: int) -> int:
     return 0
 
 
+def grid_end(state: Any, first: int, last: int) -> int:
+    """Of a table of pandoc, which is drawn: the words of a translation have other widths."""
+    if not GRID_LINE.fullmatch(line_text(state, first)) or state.is_code_block(first):
+        return 0
+    line = first + 1
+    while line < last and line_text(state, line).startswith(("+", "|")):
+        line += 1
+    return line
+
+
+def comment_end(state: Any, first: int, last: int) -> int:
+    """Of lines of MyST that begin with %; in the first line of a file it is a title of pandoc."""
+    if first == 0 or state.is_code_block(first):
+        return 0
+    line = first
+    while line < last and COMMENT_LINE.match(line_text(state, line)):
+        line += 1
+    return line if line > first else 0
+
+
 def esm_end(state: Any, first: int, last: int) -> int:
     """Of import and export in MDX: they go on up to a blank line outside brackets."""
     if state.level or state.sCount[first] or not ESM.match(state.src, state.bMarks[first]):
@@ -442,6 +464,9 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         "liquid": rule_of_lines("liquid", liquid_end),
         "raw_line": rule_of_line("raw_line", RAW_LINE),
     }
+    # These end no paragraph
+    for name, end_of in (("grid_table", grid_end), ("comment", comment_end)):
+        parser.block.ruler.before("table", name, rule_of_lines(name, end_of))
     if is_mdx:
         parser.disable(["code", "html_block"])
         parser.block.ruler.before("table", "esm", rule_of_lines("esm", esm_end))
@@ -477,7 +502,9 @@ def count_blocks(data: bytes, is_mdx: bool = False) -> Counter[str]:
 # --------------------------------------------------------------------------------------------------
 # Documents
 
-LEFT_BLOCKS = {"fence", "code_block", "math_block", "liquid", "esm", "html_block"}
+CODE_BLOCKS = ("fence", "code_block", "math_block", "liquid", "esm", "html_block")
+LEFT_BLOCKS = dict.fromkeys(CODE_BLOCKS, AS_CODE)
+LEFT_BLOCKS |= {"grid_table": "tables drawn with + and |", "comment": COMMENTS}
 
 
 def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
@@ -509,11 +536,13 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
                 end = lines[-1][1]
                 parts = page.block_parts(lines, is_cell)
         elif token.type == "html_block" and not quotes:
+            # Behind the sign of an item
+            start = max(text.find(token.content.split("\n")[0], start, end), start)
             parts = html_parts(text[start:end])
         elif token.type == "jsx":
             parts = jsx_parts(text, start, end)
         elif token.type in LEFT_BLOCKS:
-            parts = [left_if_letters(text[start:end], AS_CODE)]
+            parts = [left_if_letters(text[start:end], LEFT_BLOCKS[token.type])]
         if parts:
             yield from gap_parts(text[position:start])
             yield from parts
@@ -780,9 +809,10 @@ class InlineReader:
 
     PATTERN = INLINE
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
-    # Code, formulas, addresses of links, tags: no line ends inside of them
+    # Code, formulas, addresses of links, tags: no line ends inside of them, nor before ```
     UNBROKEN = re.compile(
-        rf"{CODE_SPAN.pattern}|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)|<[A-Za-z/][^<>\n]*>"
+        rf" (?=```)|{CODE_SPAN.pattern}|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)"
+        r"|<[A-Za-z/][^<>\n]*>"
     )
     unescape: Callable[[str], str] = staticmethod(html.unescape)
     write_emphasis: Callable[[str], str] = staticmethod(markdown_emphasis)
@@ -1004,9 +1034,11 @@ class InlineReader:
         has_target = target is not None and bool(target["inline"] or target["label"])
         if target and target["label"] and normal_label(target["label"]) not in self.labels:
             has_target = not self.is_in_chain(match.start(), target.end())
-        is_known = normal_label(self.text[start:close]) in self.labels
+        is_label = normal_label(self.text[start:close]) in self.labels
+        if target and target["label"]:  # without a link there: CommonMark §6.3
+            is_label = False
         is_too_deep = self.depth == DEEPEST or (self.is_link and not is_image)
-        if not (has_target or is_known) or is_too_deep:
+        if not (has_target or is_label) or is_too_deep:
             self.builder.add_text(match[0])
             return start
 
@@ -1015,18 +1047,14 @@ class InlineReader:
             image = type(self)(self.text, self.labels, self.is_cell, self.ends, self.depth + 1)
             image.read(start, close)
             alternative = image.build(self.text[start:close])
-            parts = ["![", alternative, *self.target_parts(target, close, after)]
+            parts = ["![", alternative, *self.target_parts(target, start, close, after)]
             self.builder.add(Kind.POINT, parts)
             return after
         self.builder.add(Kind.OPEN, ["["], "link")
         self.is_link = True
         self.read(start, close)
         self.is_link = False
-        parts = self.target_parts(target, close, after)
-        if not has_target:
-            # The text, which is translated, is the label.
-            parts = [f"][{self.text[start:close]}]"]
-        self.builder.add(Kind.CLOSE, parts, "link")
+        self.builder.add(Kind.CLOSE, self.target_parts(target, start, close, after), "link")
         return after
 
     def is_in_chain(self, start: int, end: int) -> bool:
@@ -1034,12 +1062,19 @@ class InlineReader:
         before = self.text[max(start - 1, 0) : start]
         return before.isalnum() or before in ("]", ")", "_") or self.text.startswith("[", end)
 
-    def target_parts(self, target: re.Match[str] | None, close: int, after: int) -> list[Part]:
-        if not (target and target["title"]):
+    def target_parts(
+        self, target: re.Match[str] | None, start: int, close: int, after: int
+    ) -> list[Part]:
+        """What follows the text of a link from `start` to `close`, up to `after`."""
+        if not (target and (target["inline"] or target["label"])):
+            # The text, which is translated, is the label
+            attributes = self.text[close + 1 : after].removeprefix("[]")
+            return [f"][{self.text[start:close]}]{attributes}"]
+        if not target["title"]:
             return [self.text[close:after]]
-        start, end = target.span("title")
-        title = title_parts(self.text[start:end], self.is_cell)
-        return [self.text[close:start], *title, self.text[end:after]]
+        first, last = target.span("title")
+        title = title_parts(self.text[first:last], self.is_cell)
+        return [self.text[close:first], *title, self.text[last:after]]
 
     def read_tag(self, match: re.Match[str], end: int) -> int:
         start = match.start()
