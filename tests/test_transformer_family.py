@@ -69,9 +69,10 @@ def make(variant: str, causal: bool) -> SelfAttention:
     return function.eval()
 
 
-def three(batch: int, rows: int) -> tuple[Tensor, ...]:
+def three(batch: int, rows: int) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key, value."""
-    return tuple(unit(batch, HEADS, rows, SIZE) for _ in range(3))
+    query, key, value = (unit(batch, HEADS, rows, SIZE) for _ in range(3))
+    return query, key, value
 
 
 def padding(lengths: list[int]) -> Tensor:
@@ -79,11 +80,13 @@ def padding(lengths: list[int]) -> Tensor:
     return visible(lengths)[:, None, None]
 
 
-def rates_of(variant: str, batch: int, rows: int) -> dict[str, Tensor]:
-    """β [B H T] between 0 and 1, an argument of the delta rule alone."""
+def set_rates(function: SelfAttention, variant: str, batch: int, rows: int) -> Tensor | None:
+    """Give the delta rule β [B H T] between 0 and 1, whatever the inputs."""
     if variant != "delta rule":
-        return {}
-    return {"rates": torch.rand(batch, HEADS, rows, dtype=torch.float64)}
+        return None
+    rates = torch.rand(batch, HEADS, rows, dtype=torch.float64)
+    function.rates = lambda _: rates
+    return rates
 
 
 def table_of(function: SelfAttention, causal: bool) -> object:
@@ -107,18 +110,18 @@ def test_every_variant_equals_the_oracle(variant, causal, dtype):
     if not function.has_weights:
         lengths += [fast_weights.CHUNK_COLUMNS, fast_weights.CHUNK_COLUMNS + 1, 150]
     inputs = [side.to(dtype) for side in three(len(lengths), max(lengths))]
-    rates = rates_of(variant, len(lengths), max(lengths))
+    rates = set_rates(function, variant, len(lengths), max(lengths))
     mask = None if causal else padding(lengths)
-    contexts, weights, _ = function(*inputs, None, mask, True, **rates)
-    without, no_weights, _ = function(*inputs, None, mask, False, **rates)
+    contexts, weights, _ = function(None, inputs, None, mask, True)
+    without, no_weights, _ = function(None, inputs, None, mask, False)
     assert no_weights is None and contexts.dtype == without.dtype == dtype
     assert (weights is not None) == function.has_weights
     name, window, bias = VARIANTS[variant]
     table = table_of(function, causal)
     for row, length in enumerate(lengths):
         sides = [side[row, :, :length].double().numpy() for side in inputs]
-        if rates:
-            table = rates["rates"][row, :, :length].numpy()
+        if rates is not None:
+            table = rates[row, :, :length].numpy()
         wanted, wanted_weights = oracle.attention(name, causal, window, bias, table, *sides)
         outputs = [(contexts[row, :, :length], wanted), (without[row, :, :length], wanted)]
         if weights is not None:
@@ -135,7 +138,7 @@ def test_linear_attention_in_chunks_is_that_of_all_weights(monkeypatch, chunk):
     torch.manual_seed(1)
     inputs = three(1, 30)
     function = make("linear", True)
-    in_chunks, at_once = (function(*inputs, None, None, weights)[0] for weights in (False, True))
+    in_chunks, at_once = (function(None, inputs, None, None, each)[0] for each in (False, True))
     assert_close(in_chunks, at_once, **EXACT)
 
 
@@ -150,12 +153,12 @@ def test_no_score_is_too_large(variant, causal, weights):
     lengths = [130, 1, 70]
     mask = None if causal else padding(lengths)
     function = make(variant, causal).to(dtype)
-    rates = rates_of(variant, 3, 130)
+    set_rates(function, variant, 3, 130)
     for scale in (0.0, 71.0, 1e4):
         query, key, value = three(3, 130)
         query, key = ((side.sign() * scale).to(dtype).requires_grad_() for side in (query, key))
         value = value.to(dtype)
-        contexts, rows, _ = function(query, key, value, None, mask, weights, **rates)
+        contexts, rows, _ = function(None, (query, key, value), None, mask, weights)
         limit = 1.01 if function.has_weights else value.abs().sum(2, keepdim=True) * 1.01
         assert contexts.isfinite().all() and (contexts.abs() <= limit).all()
         assert rows is None or ((rows >= 0).all() and (rows.sum(-1) - 1).abs().max() < 1e-5)
@@ -177,7 +180,7 @@ def test_autocast_does_not_round_the_sums(name, causal, sums):
     ones = torch.ones(1, 1, 1000, 4)
     function = attention_function(name, 1, 4, causal)
     with torch.autocast("cpu", torch.bfloat16):
-        context, _, state = function(zeros, zeros, ones, None, None, False)
+        context, _, state = function(None, (zeros, zeros, ones), None, None, False)
     assert_close(context[0, 0, -1], torch.full((4,), 250.0 if name == "fast_weights" else 1.0))
     if sums is None:
         assert state is None
@@ -221,7 +224,7 @@ def test_compiled_flexattention_equals_explicit_attention(variant, causal):
     upstream = torch.randn(3, HEADS, 70, 32, device="cuda")
     results = []
     for weights in (False, True):
-        context = function(*sides, None, mask, weights)[0]
+        context = function(None, sides, None, mask, weights)[0]
         results.append((context, *torch.autograd.grad((context * upstream).sum(), inputs)))
     assert compiled_flex_attention.cache_info().currsize == 1 and not flex.given_up
     assert_close(results[0], results[1], atol=5e-3, rtol=5e-3)  # Triton multiplies float32 in TF32
@@ -250,8 +253,9 @@ def test_dropout_zeroes_weights_in_training_alone(weights):
     query = torch.zeros(20, 1, 64, 64)
     value = torch.eye(64).expand(20, 1, 64, 64)
     even = torch.full((20, 1, 64, 64), 1 / 64)
-    assert_close(function.eval()(query, query, value, None, None, weights)[0], even)
-    context, before_dropout, _ = function.train()(query, query, value, None, None, weights)
+    qkv = (query, query, value)
+    assert_close(function.eval()(None, qkv, None, None, weights)[0], even)
+    context, before_dropout, _ = function.train()(None, qkv, None, None, weights)
     kept = context * 64 * 0.75
     assert ((kept == 0) | torch.isclose(kept, torch.tensor(1.0))).all()
     assert abs((kept == 0).float().mean().item() - 0.25) < 0.005

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.attention.linear import features
+from nmt.attention.projection import at_least_float32
 
 CHUNK_COLUMNS = 64  # C: columns that are computed together; most sentences are one chunk
 
@@ -57,7 +58,7 @@ def fast_weight_attention(
     In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or given by
     `corrections` (Yang et al. 2024 §3). So a few matrix products replace a loop over columns.
     """
-    full = torch.promote_types(query.dtype, torch.float32)
+    full = at_least_float32(query)
     with torch.autocast(query.device.type, enabled=False):
         queries = normalized_features(query.to(full))
         keys = normalized_features(key.to(full))

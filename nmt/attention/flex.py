@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.kernels import attend
+from nmt.attention.projection import at_least_float32
 
 log = logging.getLogger("nmt")
 
@@ -108,7 +109,7 @@ def explicit_attention(
     distance = rows[:, None] - columns  # [T P]
     head = torch.arange(query.size(1), device=query.device)[:, None, None]  # [H 1 1]
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5  # [B H T P]
-    full = torch.promote_types(scores.dtype, torch.float32)
+    full = at_least_float32(scores)
     scores = scores + bias.values(head, distance, full)
     mask = visibility_mask(distance, window, causal)
     if real is not None:

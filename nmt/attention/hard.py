@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.projection import at_least_float32
+
 GRADIENTS = ("reinforce", "straight_through")
 BASELINE_DECAY = 0.9  # of the moving average of rewards, per batch (Xu et al. 2015 §4.1)
 
@@ -48,10 +50,10 @@ def hard_attention(
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
-    full = torch.promote_types(scores.dtype, torch.float32)
+    full = at_least_float32(scores)
     log_probabilities = scores.log_softmax(-1, dtype=full)  # [B T S]
-    position = sample(log_probabilities) if training else log_probabilities.argmax(-1)
-    position = position[..., None]  # [B T] → [B T 1]
+    chosen = sample(log_probabilities) if training else log_probabilities.argmax(-1)  # [B T]
+    position = chosen[..., None]  # [B T 1]
     weights = torch.zeros_like(log_probabilities).scatter(-1, position, 1.0)  # [B T S]
     log_probability = None
     entropy = None

@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.attention.cpu import backward_in_one_thread, prefers_explicit_attention
+from nmt.attention.projection import at_least_float32
 
 SHORT = 128  # pieces of a sentence; see `kernel_choice`
 MASK_ALIGNMENT = 16  # numbers; see `additive_mask`
@@ -37,7 +38,7 @@ def attend(
         scores = scores.masked_fill(~mask, float("-inf"))
     elif mask is not None:
         scores = scores + mask
-    full = torch.promote_types(scores.dtype, torch.float32)
+    full = at_least_float32(scores)
     weights = backward_in_one_thread(scores.softmax(-1, dtype=full))
     if prior is not None:
         weights = weights * prior

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.attention.projection import at_least_float32
+
 LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
 # C: columns of causal attention that are computed together. Nearly every sentence is one chunk
 CHUNK_COLUMNS = 256
@@ -41,7 +43,7 @@ def linear_attention(
     None. With `weights` the context is the product of the weights
     φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and the values, with the same result in time ∝ T · S.
     """
-    full = torch.promote_types(query.dtype, torch.float32)
+    full = at_least_float32(query)
     with torch.autocast(query.device.type, enabled=False):
         query_features = features(query.to(full))
         key_features = features(key.to(full))
@@ -75,7 +77,7 @@ def causal_linear_attention(
     With `weights` the columns of this call are one chunk, and the weights are over them alone. A
     row sums to 1 minus the weight of the columns before this call.
     """
-    full = torch.promote_types(query.dtype, torch.float32)
+    full = at_least_float32(query)
     chunk = query.size(2) if weights else CHUNK_COLUMNS
     kv_sum = state.kv_sum
     key_sum = state.key_sum

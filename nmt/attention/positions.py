@@ -12,6 +12,7 @@ from abc import ABC
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.projection import at_least_float32
 from nmt.errors import UserError, choose
 
 Rotation = tuple[Tensor, Tensor]  # cosines, and sines with the signs that `rotate` needs, [T K]
@@ -47,7 +48,7 @@ class Positions(nn.Module, ABC):
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
-    first = 0  # what the formula has for position 0
+    offset = 0  # what the formula has for position 0
     ends_at_longest = False  # see `sinusoids`
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -57,7 +58,7 @@ class Sinusoidal(Positions):
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         _, length, size = embedded.shape
         if isinstance(start, Tensor) or torch.compiler.is_compiling():
-            first = self.first + start
+            first = self.offset + start
             return embedded + sinusoids(first, length, size, embedded, self.ends_at_longest)
         stop = start + length
         table = self.table
@@ -66,7 +67,7 @@ class Sinusoidal(Positions):
             # Longer than needed, so that search seldom has to make it again, and outside inference
             # mode, so that training can also use it
             with torch.inference_mode(False):
-                table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
+                table = sinusoids(self.offset, 2 * stop, size, embedded, self.ends_at_longest)
             self.table = table  # another thread may put its own here
         return embedded + table[start:stop]
 
@@ -74,7 +75,7 @@ class Sinusoidal(Positions):
 class FairseqSinusoidal(Sinusoidal):
     """sin and cos of (position + 2) / 10000^(i/(D/2 − 1)), as in fairseq, M2M-100 and NLLB-200."""
 
-    first = 2
+    offset = 2
     ends_at_longest = True
 
 
@@ -119,7 +120,7 @@ class Rotary(Positions):
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
         """(cos, cos) and (−sin, sin) of position · 10000^(−2i/K)."""
-        full = torch.promote_types(like.dtype, torch.float32)
+        full = at_least_float32(like)
         position = (start + torch.arange(length, device=like.device)).to(full)
         dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
         angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)  # [T K/2]
@@ -148,7 +149,7 @@ def sinusoids(
     `ends_at_longest`: position / 10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000
     itself, as in tensor2tensor and fairseq.
     """
-    full = torch.promote_types(like.dtype, torch.float32)
+    full = at_least_float32(like)
     position = (start + torch.arange(length, device=like.device)).to(full)  # [T]
     dimension = torch.arange(0, size, 2, device=like.device, dtype=full)  # [D/2], 2i
     longest = size - 2 if ends_at_longest else size

@@ -1,4 +1,4 @@
-"""Linear projections whose weights belong to a module, and the dtype of products.
+"""Linear projections whose weights belong to a module, and the dtypes of products and sums.
 
 A column is one target position of all rows of a batch.
 
@@ -34,6 +34,11 @@ def to_autocast(inputs: Tensor) -> Tensor:
     if torch.is_autocast_enabled(device):
         return inputs.to(torch.get_autocast_dtype(device))
     return inputs
+
+
+def at_least_float32(tensor: Tensor) -> torch.dtype:
+    """The dtype of sums: that of a tensor, or float32 if it is a lower one."""
+    return torch.promote_types(tensor.dtype, torch.float32)
 
 
 class CastForColumns(Function):

@@ -82,9 +82,12 @@ class Additive(Score):
     def keys(self, memory: Tensor) -> Tensor:
         return self.memory(memory)
 
+    def hidden(self, query: Tensor, keys: Tensor) -> Tensor:
+        """tanh(W_q q + W_k k): [B T S A]."""
+        return torch.tanh(self.query(query)[:, :, None] + keys[:, None])
+
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # [B T S A]
-        return self.energy(hidden).squeeze(-1)
+        return self.energy(self.hidden(query, keys)).squeeze(-1)
 
 
 class AdditiveSum(Additive):
@@ -99,8 +102,7 @@ class AdditiveSum(Additive):
         del self.energy
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # [B T S A]
-        return hidden.sum(-1)
+        return self.hidden(query, keys).sum(-1)
 
 
 class Concat(Additive):
@@ -196,7 +198,7 @@ def make_score(name: str, query_size: int, memory_size: int, positions: int) -> 
 
 
 def same_size(name: str, query_size: int, memory_size: int) -> None:
-    """Raises UserError unless both sizes are equal."""
+    """Raise UserError unless both sizes are equal."""
     if query_size != memory_size:
         raise UserError(
             f"The score {name} needs query and memory of one size; here {query_size} and "

@@ -17,6 +17,7 @@ from nmt.attention.fast_weights import FastWeightState, fast_weight_attention
 from nmt.attention.flex import BIASES, explicit_attention, fused_attention, make_score_mod
 from nmt.attention.kernels import attend, causal_mask, combine_masks, scaled_dot_product
 from nmt.attention.linear import LinearAttentionState, causal_linear_attention, linear_attention
+from nmt.attention.projection import at_least_float32
 from nmt.errors import choose
 
 
@@ -58,28 +59,14 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        state: State | None,
-        mask: Tensor | None,
-        weights: bool,
+        self, inputs: Tensor, qkv: QKV, state: State | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, State | None]:
         """query, key, value [B H T K] → contexts [B H T K], weights [B H T P], state after them.
 
-        The encoder gives a mask [B 1 1 T] | None and no state, and the state after may be None. The
-        decoder gives its state and no mask. Weights are None unless `weights`.
+        inputs [B T D] of the layer: only the delta rule reads them. The encoder gives a mask
+        [B 1 1 T] | None and no state, and the state after may be None. The decoder gives its state
+        and no mask. Weights are None unless `weights`.
         """
-
-    def attend(
-        self, inputs: Tensor, qkv: QKV, state: State | None, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None, State | None]:
-        """`forward`, as a layer calls it: with the layer's inputs [B T D] as well.
-
-        The delta rule alone needs these, and overrides this method.
-        """
-        return self(*qkv, state, mask, weights)
 
 
 class CachedSelfAttention(SelfAttention[KVCache]):
@@ -91,14 +78,9 @@ class CachedSelfAttention(SelfAttention[KVCache]):
         return KVCache(empty, empty)
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        state: KVCache | None,
-        mask: Tensor | None,
-        weights: bool,
+        self, inputs: Tensor, qkv: QKV, state: KVCache | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, KVCache | None]:
+        query, key, value = qkv
         cache = KVCache(key, value) if state is None else state.append(key, value)
         context, attention_weights = self.attend_to(query, cache, mask, weights)
         if not weights:
@@ -142,26 +124,25 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
 
     def start(self, empty: Tensor) -> LinearAttentionState:
         batch, heads, _, size = empty.shape
-        full = torch.promote_types(empty.dtype, torch.float32)
+        full = at_least_float32(empty)
         kv_sum = empty.new_zeros(batch, heads, size, size, dtype=full)
         key_sum = empty.new_zeros(batch, heads, size, dtype=full)
         return LinearAttentionState(kv_sum, key_sum)
 
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        inputs: Tensor,
+        qkv: QKV,
         state: LinearAttentionState | None,
         mask: Tensor | None,
         weights: bool,
     ) -> tuple[Tensor, Tensor | None, LinearAttentionState | None]:
         if not self.causal:
-            context, attention_weights = linear_attention(query, key, value, mask, weights)
+            context, attention_weights = linear_attention(*qkv, mask, weights)
             return context, attention_weights, None
         if state is None:
-            state = self.start(query[:, :, :0])
-        return causal_linear_attention(query, key, value, state, weights)
+            state = self.start(qkv[0][:, :, :0])
+        return causal_linear_attention(*qkv, state, weights)
 
 
 class FlexSelfAttention(CachedSelfAttention):
@@ -235,24 +216,25 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
 
     def start(self, empty: Tensor) -> FastWeightState:
         batch, heads, _, size = empty.shape
-        full = torch.promote_types(empty.dtype, torch.float32)
+        full = at_least_float32(empty)
         return FastWeightState(empty.new_zeros(batch, heads, size, size, dtype=full))
+
+    def rates(self, inputs: Tensor) -> Tensor | None:
+        """inputs [B T D] → β [B H T] of the delta rule; None without it."""
+        return None
 
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        inputs: Tensor,
+        qkv: QKV,
         state: FastWeightState | None,
         mask: Tensor | None,
         weights: bool,
-        rates: Tensor | None = None,
     ) -> tuple[Tensor, None, FastWeightState]:
-        """As in SelfAttention; with rates β [B H T] by the delta rule."""
         if state is None:
-            state = self.start(query[:, :, :0])
+            state = self.start(qkv[0][:, :, :0])
         context, after = fast_weight_attention(
-            query, key, value, state.fast_weights, rates, mask, self.causal
+            *qkv, state.fast_weights, self.rates(inputs), mask, self.causal
         )
         return context, None, FastWeightState(after)
 
@@ -270,16 +252,8 @@ class DeltaSelfAttention(FastWeightSelfAttention):
         self.rate = nn.Linear(config.hidden_size, config.num_heads, bias=False)
         nn.init.xavier_uniform_(self.rate.weight)
 
-    def attend(
-        self,
-        inputs: Tensor,
-        qkv: QKV,
-        state: FastWeightState | None,
-        mask: Tensor | None,
-        weights: bool,
-    ) -> tuple[Tensor, None, FastWeightState]:
-        rates = torch.sigmoid(padded_matmul(self.rate, inputs)).transpose(1, 2)  # [B H T]
-        return self(*qkv, state, mask, weights, rates)
+    def rates(self, inputs: Tensor) -> Tensor:
+        return torch.sigmoid(padded_matmul(self.rate, inputs)).transpose(1, 2)
 
 
 SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {

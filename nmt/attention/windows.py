@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nmt.attention.projection import at_least_float32
 from nmt.errors import choose
 
 
@@ -136,7 +137,7 @@ class LocalPredictive(Window):
         All of it is in float32 at least. bf16 cannot represent every integer up to 300, and would
         move the edge of the window by whole positions.
         """
-        full = torch.promote_types(query.dtype, torch.float32)
+        full = at_least_float32(query)
         with torch.autocast(query.device.type, enabled=False):
             hidden = torch.tanh(functional.linear(query.to(full), self.hidden.weight.to(full)))
             logit = functional.linear(hidden, self.position_logit.weight.to(full)).squeeze(-1)

@@ -191,8 +191,8 @@ class WholeFastWeights(FastWeightSelfAttention):
         if isinstance(plain, DeltaSelfAttention):
             self.rate = plain.rate
 
-    def attend(self, inputs: Tensor, heads: Any, state: Any, mask: Any, weights: bool) -> Any:
-        query, key, value = heads
+    def forward(self, inputs: Tensor, qkv: Any, state: Any, mask: Any, weights: bool) -> Any:
+        query, key, value = qkv
         queries = normalized_features(query)
         keys = normalized_features(key)
         if hasattr(self, "rate"):

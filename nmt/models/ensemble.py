@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.projection import at_least_float32
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 
@@ -94,7 +95,7 @@ class Ensemble(EncoderDecoder):
             )
             states.append(output.state)
             logits = model.logits(output.hidden)  # [B T V]
-            full = torch.promote_types(logits.dtype, torch.float32)
+            full = at_least_float32(logits)
             log_probabilities.append(logits.log_softmax(-1, dtype=full))
             if is_attending:
                 attention_output = output

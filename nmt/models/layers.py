@@ -101,7 +101,7 @@ class EncoderLayer(nn.Module):
         # Self-attention
         attention_input = self.attention_residual.sublayer_input(inputs)
         qkv = project_and_rotate(self.attention, attention_input, rotation)  # [B H S K] each
-        context, self_weights, _ = self.attention_function.attend(
+        context, self_weights, _ = self.attention_function(
             attention_input, qkv, None, mask, weights
         )  # [B H S K]
         attended = self.attention.merge_heads(context)  # [B S D]
@@ -149,7 +149,7 @@ class DecoderLayer(nn.Module):
         # Causal self-attention
         attention_input = self.self_residual.sublayer_input(inputs)
         qkv = project_and_rotate(self.self_attention, attention_input, rotation)  # [B H T K] each
-        context, self_weights, after = self.attention_function.attend(
+        context, self_weights, after = self.attention_function(
             attention_input, qkv, state, None, weights
         )  # [B H T K]
         assert after is not None  # only an encoder may have no state

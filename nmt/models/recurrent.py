@@ -15,7 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.hard import AttentionOutput, Reinforce
-from nmt.attention.projection import Projection, column_projection, to_autocast
+from nmt.attention.projection import (
+    Projection,
+    at_least_float32,
+    column_projection,
+    to_autocast,
+)
 from nmt.attention.scores import make_score
 from nmt.attention.single_head import SingleHeadAttention
 from nmt.attention.windows import make_window
@@ -145,7 +150,7 @@ class Bahdanau(EncoderDecoder):
         hidden = torch.tanh(self.initial(backward))  # [B D]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
         # bf16 would lose small changes of the state
-        full = torch.promote_types(hidden.dtype, torch.float32)
+        full = at_least_float32(hidden)
         return {"hidden": hidden.to(full), "step": step}
 
     def decode(
