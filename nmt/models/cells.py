@@ -148,7 +148,7 @@ class StackedRNNCell(nn.Module):
         # The lowest layer reads the embeddings, which are projected for all columns at once, and
         # the fed vector
         weight_ih, _, bias_ih, _ = self.layer_parameters(0)
-        embedding = LinearMap(weight_ih[:, : self.embedding_size], bias_ih)
+        embedding = LinearMap(self.embedding_columns, bias_ih)
         feed = column_projection(weight_ih[:, self.embedding_size :])
 
         upper = []

@@ -1,25 +1,28 @@
 """A smaller Transformer cut out of a trained one: the weights with which a student begins.
 
 Width: the vectors of the residual connections are projected onto their principal components
-(Ashkboos et al. 2024, SliceGPT, §3). A layer norm first subtracts the mean of a vector, which is a
-projection too, and then divides by the vector's length, which no rotation changes. So everything
-that is added to the vectors is projected, and everything that reads them projects them back. What
-reads them also takes over the weights of the norm before it. Heads, and units of the feed-forward
-layers: those stay whose outputs vary most. What the others add on average goes into the bias.
-Depth: layers at equal distances, the first and the last among them (Shleifer & Rush 2020 §3).
+(SliceGPT, Ashkboos et al. 2024 §3). What is added to the vectors is projected, and what reads them
+projects them back. Layer norms allow this: a norm subtracts the mean of a vector, which is a
+projection too, and divides by its length, which no rotation changes. The weights of a norm become
+part of the matrix that reads it.
 
-Deviations from SliceGPT: all layers of both stacks share one projection, because both read the
-same embeddings. The last norm keeps its weights, as one number for all dimensions: what reads it is
-the table of embeddings, which cannot take them over.
+Heads and units of the feed-forward layers: those whose outputs vary most are kept. The mean output
+of the others is added to the bias.
 
-What has no effect in the teacher, or the same one everywhere, is taken out without any loss.
+Depth: layers at equal distances are kept, with the first and the last (Shleifer & Rush 2020 §3).
+
+Deviations from SliceGPT: all layers of both stacks share one projection, because both stacks read
+the same embeddings. The last norm keeps its weights, as one number for all dimensions, because the
+table of embeddings reads it, and cannot contain them.
+
+Nothing is lost where parts of the teacher have no effect or a constant one.
 
 D size of the teacher, E size of the student, K head size, U units that a linear layer reads.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -63,31 +66,38 @@ def prune(
     pairs: source [1 S] ending in </s> and target [1 T] beginning with <s>, of typical sentences.
     They decide what is kept.
     """
-    cut = Cut(teacher, student, pairs)
+    covariance, moments = measure(teacher, pairs)
+    new_size = student.output.in_features
+    scale = math.sqrt(teacher.output.in_features / new_size)
+    pruner = Pruner(principal_projection(covariance, new_size), scale, moments)
 
     # Encoder
     for old, new in chosen_layers(teacher.encoder, student.encoder):
-        cut.attention(old.attention, new.attention, old.attention_residual.norm)
-        cut.feed_forward(old.feed_forward, new.feed_forward, old.feed_forward_residual.norm)
+        pruner.prune_attention(old.attention, new.attention, old.attention_residual.norm)
+        pruner.prune_feed_forward(
+            old.feed_forward, new.feed_forward, old.feed_forward_residual.norm
+        )
 
     # Decoder
     memory_norm: Any = teacher.encoder_norm
     for old, new in chosen_layers(teacher.decoder, student.decoder):
-        cut.attention(old.self_attention, new.self_attention, old.self_residual.norm)
+        pruner.prune_attention(old.self_attention, new.self_attention, old.self_residual.norm)
         query_norm = old.cross_residual.norm
-        cut.attention(old.cross_attention, new.cross_attention, query_norm, memory_norm)
-        cut.feed_forward(old.feed_forward, new.feed_forward, old.feed_forward_residual.norm)
+        pruner.prune_attention(old.cross_attention, new.cross_attention, query_norm, memory_norm)
+        pruner.prune_feed_forward(
+            old.feed_forward, new.feed_forward, old.feed_forward_residual.norm
+        )
 
     # Embeddings and output
-    cut.table(teacher.source_embedding, student.source_embedding)
-    cut.table(teacher.target_embedding, student.target_embedding)
-    cut.table(teacher.output, student.output)
+    pruner.copy_table(teacher.source_embedding, student.source_embedding)
+    pruner.copy_table(teacher.target_embedding, student.target_embedding)
+    pruner.copy_table(teacher.output, student.output)
     if teacher.output.bias is not None:
         student.output.bias.copy_(teacher.output.bias)
     old_norm: Any = teacher.decoder_norm
     new_norm: Any = student.decoder_norm
     new_norm.weight.fill_(old_norm.weight.mean())
-    new_norm.bias.copy_(cut.project(old_norm.bias) / cut.scale)
+    new_norm.bias.copy_(pruner.project(old_norm.bias) / pruner.scale)
 
 
 def chosen_layers(teacher: nn.ModuleList, student: nn.ModuleList) -> Iterator[tuple[Any, Any]]:
@@ -121,88 +131,95 @@ class Moments:
         return self.squares / self.count - self.mean.square()
 
 
-class Cut:
-    """The projection from the teacher's vectors to the student's, and what is kept of its units.
+def measure(
+    teacher: Transformer, pairs: Iterable[tuple[Tensor, Tensor]]
+) -> tuple[Tensor, dict[nn.Module, Moments]]:
+    """Run the teacher on these pairs.
 
-    `scale`: a norm scales vectors to the length √D in the teacher and √E in the student.
+    Returns the covariance [D D] of the normalized vectors, and the moments of what the last layer
+    of each sub-layer reads.
     """
+    size = teacher.output.in_features
+    covariance = torch.zeros(size, size, dtype=torch.float64)
+    moments: dict[nn.Module, Moments] = {}
 
-    def __init__(
-        self, teacher: Transformer, student: Transformer, pairs: Iterable[tuple[Tensor, Tensor]]
-    ) -> None:
-        size = teacher.output.in_features
-        new_size = student.output.in_features
-        self.scale = math.sqrt(size / new_size)
-        self.moments: dict[nn.Module, Moments] = {}  # of what the last layer of a sub-layer reads
-        covariance = torch.zeros(size, size, dtype=torch.float64)  # of what the norms read
+    def add_vectors(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        rows = functional.layer_norm(inputs[0], [size]).flatten(0, -2).double()
+        covariance.add_(rows.T @ rows)
 
-        def measure(module: nn.Module, inputs: tuple[Tensor]) -> None:
-            if isinstance(module, LayerNorm):
-                rows = functional.layer_norm(inputs[0], [size]).flatten(0, -2).double()
-                covariance.add_(rows.T @ rows)
-            else:
-                self.moments[module].add(inputs[0])
+    def add_units(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        moments[module].add(inputs[0])
 
-        hooks = []
-        for module in teacher.modules():
-            if isinstance(module, LayerNorm):
-                hooks.append(module.register_forward_pre_hook(measure))
-            if isinstance(module, (MultiHeadAttention, FeedForward)):
-                last: Any = list(module.children())[-1]
-                self.moments[last] = Moments(last.in_features)
-                hooks.append(last.register_forward_pre_hook(measure))
-        for source, target in pairs:
-            teacher(source, None, target)
-        for hook in hooks:
-            hook.remove()
+    hooks = []
+    for module in teacher.modules():
+        if isinstance(module, LayerNorm):
+            hooks.append(module.register_forward_pre_hook(add_vectors))
+        elif isinstance(module, (MultiHeadAttention, FeedForward)):
+            last: Any = list(module.children())[-1]
+            moments[last] = Moments(last.in_features)
+            hooks.append(last.register_forward_pre_hook(add_units))
+    for source, target in pairs:
+        teacher(source, None, target)
+    for hook in hooks:
+        hook.remove()
+    return covariance, moments
 
-        # The projection P [E D]: E − 1 components of the vectors, as vectors whose mean is zero
-        _, components = torch.linalg.eigh(covariance)  # smallest first
-        main = components.flip(1)[:, : new_size - 1]  # [D E−1]
-        centre = torch.eye(new_size, dtype=torch.float64) - 1 / new_size
-        _, directions = torch.linalg.eigh(centre)  # the first is that of the mean
-        self.projection = directions[:, 1:] @ main.T  # [E D]
+
+def principal_projection(covariance: Tensor, new_size: int) -> Tensor:
+    """[E D]: E − 1 principal components of the vectors, as vectors whose mean is zero."""
+    _, components = torch.linalg.eigh(covariance)  # smallest first
+    main = components.flip(1)[:, : new_size - 1]  # [D E−1]
+    centre = torch.eye(new_size, dtype=torch.float64) - 1 / new_size
+    _, directions = torch.linalg.eigh(centre)  # the first is that of the mean
+    return directions[:, 1:] @ main.T
+
+
+@dataclass
+class Pruner:
+    """Copies what is kept of the teacher's layers into those of the student."""
+
+    projection: Tensor  # [E D], from the teacher's vectors to the student's
+    scale: float  # √(D / E): a norm scales vectors to the length √D, or √E in the student
+    moments: dict[nn.Module, Moments]
 
     def project(self, vectors: Tensor) -> Tensor:
         """[… D] → [… E]."""
         return vectors.double() @ self.projection.T
 
-    def table(self, old: Any, new: Any) -> None:
-        """The vectors [V D] of a vocabulary, which meet others of length √D, or √E."""
+    def copy_table(self, old: Any, new: Any) -> None:
+        """The vectors [V D] of a vocabulary. The norms beside them give the length √D, or √E."""
         new.weight.copy_(self.scale * self.project(old.weight))
 
-    def read(self, weight: Tensor, bias: Tensor, norm: LayerNorm) -> tuple[Tensor, Tensor]:
-        """weight [O D] and bias [O] of what reads a norm → those of what reads the student's."""
+    def fold_norm(self, weight: Tensor, bias: Tensor, norm: LayerNorm) -> tuple[Tensor, Tensor]:
+        """weight [O D] and bias [O] of a layer that reads a norm → those of the student's layer."""
         weight = weight.double()
         new_bias = bias + weight @ norm.bias.double()
         return self.scale * self.project(weight * norm.weight), new_bias
 
-    def write(self, old: nn.Linear, new: nn.Linear, kept: Tensor) -> None:
-        """The linear layer whose outputs are added to the vectors; it keeps these units."""
+    def copy_last(self, old: nn.Linear, new: nn.Linear, kept: Tensor) -> None:
+        """The last layer of a sub-layer, of which these units [U] are kept."""
         gone = torch.ones(old.in_features, dtype=torch.bool)
         gone[kept] = False
         weight = old.weight.double()
-        on_average = weight[:, gone] @ self.moments[old].mean[gone]
+        mean_output = weight[:, gone] @ self.moments[old].mean[gone]
         new.weight.copy_(self.project(weight[:, kept].T).T)
-        new.bias.copy_(self.project(old.bias + on_average))
+        new.bias.copy_(self.project(old.bias + mean_output))
 
     def importance(self, last: nn.Linear) -> Tensor:
         """[U]: the variance that each unit adds to the student's vectors."""
         lengths = self.project(last.weight.T).square().sum(1)
         return self.moments[last].variance * lengths
 
-    def feed_forward(self, old: FeedForward, new: FeedForward, norm: LayerNorm) -> None:
-        first: Any = old[0]
-        last: Any = old[2]
-        new_first: Any = new[0]
-        new_last: Any = new[2]
+    def prune_feed_forward(self, old: Any, new: Any, norm: LayerNorm) -> None:
+        first, _, last = old
+        new_first, _, new_last = new
         kept = self.importance(last).topk(new_last.in_features).indices
-        weight, bias = self.read(first.weight[kept], first.bias[kept], norm)
+        weight, bias = self.fold_norm(first.weight[kept], first.bias[kept], norm)
         new_first.weight.copy_(weight)
         new_first.bias.copy_(bias)
-        self.write(last, new_last, kept)
+        self.copy_last(last, new_last, kept)
 
-    def attention(
+    def prune_attention(
         self,
         old: MultiHeadAttention,
         new: MultiHeadAttention,
@@ -219,9 +236,9 @@ class Cut:
         biases = []
         for part, read_norm in enumerate([norm, key_norm, key_norm]):  # queries, keys, values
             rows = part * old.size + kept
-            weight, bias = self.read(old.weight[rows], old.bias[rows], read_norm)
+            weight, bias = self.fold_norm(old.weight[rows], old.bias[rows], read_norm)
             weights.append(weight)
             biases.append(bias)
         new.weight.copy_(torch.cat(weights))
         new.bias.copy_(torch.cat(biases))
-        self.write(old.output, new.output, kept)
+        self.copy_last(old.output, new.output, kept)

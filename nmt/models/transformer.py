@@ -54,18 +54,14 @@ class Transformer(EncoderDecoder):
 
         # Layers. All attention functions are made before the first layer, because the order in
         # which modules are made decides their random numbers, and a seed must keep its weights.
-        encoder_functions = []
-        for _ in range(config.encoder_layers):
-            encoder_functions.append(make_self_attention(config, causal=False))
-        decoder_functions = []
-        for _ in range(config.decoder_layers):
-            decoder_functions.append(make_self_attention(config, causal=True))
-        self.encoder = nn.ModuleList()
-        for function in encoder_functions:
-            self.encoder.append(EncoderLayer(config, function))
-        self.decoder = nn.ModuleList()
-        for function in decoder_functions:
-            self.decoder.append(DecoderLayer(config, function))
+        encoder_functions = [
+            make_self_attention(config, causal=False) for _ in range(config.encoder_layers)
+        ]
+        decoder_functions = [
+            make_self_attention(config, causal=True) for _ in range(config.decoder_layers)
+        ]
+        self.encoder = nn.ModuleList(EncoderLayer(config, each) for each in encoder_functions)
+        self.decoder = nn.ModuleList(DecoderLayer(config, each) for each in decoder_functions)
         self.state_type = decoder_functions[0].state_type
         self.has_self_weights = decoder_functions[0].has_weights
         self.recomputes = False  # see `run_layer`
