@@ -87,7 +87,7 @@ def test_the_tokenizers_of_a_file_are_those_that_were_packed(vocabularies, tmp_p
         Tokenizer(models[1], True, {"": [6, 7]}, ["#b", "#c"]),
     )
     config = compose_all([], multirun=False)[0]
-    packed = checkpoint.pack(config, given, "text") | {"model": {}, "origin": "update 1"}
+    packed = checkpoint.common_entries(config, given, "text") | {"model": {}, "origin": "update 1"}
     checkpoint.save(tmp_path / "one", packed)
     stored = checkpoint.load(tmp_path / "one")["tokenizers"]
     given.save(tmp_path)

@@ -90,15 +90,19 @@ def training(vocabularies, tmp_path_factory, monkeypatch) -> Callable[..., Train
 
     A configuration is packed and validated once, and nothing waits for the disk.
     """
-    pack = cache(lambda words: checkpoint.pack(composed(*words), vocabularies[True], "text"))
+
+    @cache
+    def entries(words: tuple[str, ...]) -> checkpoint.Payload:
+        return checkpoint.common_entries(composed(*words), vocabularies[True], "text")
+
     monkeypatch.setattr(checkpoint_manager, "validate", lambda saved: validated(json.dumps(saved)))
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
     def make(*words: str, folder: Path | None = None, **options) -> Training:
         folder = folder or tmp_path_factory.mktemp("run")
-        common = pack(words)
+        common = entries(words)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checkpoint, "pack", lambda *_: common)
+            patch.setattr(checkpoint, "common_entries", lambda *_: common)
             return Training(folder, composed(*words), vocabularies[True], **options)
 
     return make
@@ -221,7 +225,8 @@ def test_only_process_0_changes_files(training):
     run.checkpoints.average_path.write_bytes(b"damaged")
     before = contents(folder)
     other = training(folder=folder, writes=False)
-    assert other.continued() == 8 and not other.checkpoints.is_sound(run.checkpoints.average_path)
+    assert other.continued() == 8
+    assert not other.checkpoints.sound_or_set_aside(run.checkpoints.average_path)
     other.checkpoints.prune(replace(other.state, finished=True))
     other.checkpoints.start_anew()
     assert contents(folder) == before

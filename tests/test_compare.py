@@ -76,7 +76,7 @@ def untrained(trained: Trained, folder: Path, *words: str) -> dict:
         config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
     )
     corpus = checkpoint.load(trained.folder / "best.safetensors")["corpus_hash"]
-    payload = checkpoint.pack(config, tokenizers, corpus) | {
+    payload = checkpoint.common_entries(config, tokenizers, corpus) | {
         "model": model.state_dict(),
         "origin": "update 0",
     }

@@ -105,7 +105,7 @@ def test_compiled_chunks_add_up_to_the_loss(monkeypatch, caplog, smoothing, bias
     expected_results = results(hidden, output, expected)
 
     monkeypatch.setattr(loss, "given_up", False)
-    monkeypatch.setattr(loss, "is_compiled", lambda weight, tokens: True)
+    monkeypatch.setattr(loss, "is_worth_compiling", lambda weight, tokens: True)
     monkeypatch.setitem(loss.CHUNK_TOKENS, "cuda", 3)
     compiled = loss.softmax_gradient if is_possible else fails
     monkeypatch.setattr(loss, "compiled_softmax_gradient", lambda: compiled)

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
-from nmt.data.batches import Batch, Cursor, collate
+from nmt.data.batches import Batch, Cursor, collate, split_batch
 from nmt.data.tokenizer import EOS, PAD
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
@@ -26,7 +26,7 @@ from nmt.training import state as state_module
 from nmt.training.distributed import OrderedSum, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
-from nmt.training.train_step import PendingUpdate, TrainMetrics, TrainStep, split_batch
+from nmt.training.train_step import PendingUpdate, TrainMetrics, TrainStep
 
 VOCABULARY = 50
 WORDS = ["device=cpu", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]

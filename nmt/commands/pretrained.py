@@ -152,7 +152,7 @@ def write_run(
         checkpoint.check_tensors(
             pretrained.weights, expected.state_dict(), "the model of its configuration"
         )
-        payload = checkpoint.pack(config, tokenizers, corpus_hash="") | {
+        payload = checkpoint.common_entries(config, tokenizers, corpus_hash="") | {
             "model": pretrained.weights,
             "origin": origin,
         }

@@ -106,6 +106,34 @@ def collate(sources: Sequence[Ids] | Sentences, targets: Sequence[Ids] | Sentenc
     )
 
 
+def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
+    """The parts of a batch on the CPU, in the order of its rows; fewer if it has fewer rows."""
+    if parts == 1:
+        yield batch
+        return
+    size = -(-len(batch.source) // parts)  # rows of a part
+    width = batch.output.size(1)  # T
+    real = torch.arange(batch.output.numel()) if batch.real is None else batch.real
+    for start in range(0, len(batch.source), size):
+        rows = slice(start, start + size)
+        source = batch.source[rows]
+        output = batch.output[rows]
+        mask = None if batch.mask is None else batch.mask[rows]
+        # The flat places of its tokens, counted from the first row of the part
+        is_here = (real >= start * width) & (real < (start + size) * width)
+        here = real[is_here] - start * width
+        yield Batch(
+            source=source,
+            mask=mask,
+            target=batch.target[rows],
+            output=output,
+            tokens=len(here),
+            source_tokens=source.numel() if mask is None else int(mask.sum()),
+            real=None if len(here) == output.numel() else here,
+            links=None if batch.links is None else batch.links[rows],
+        )
+
+
 def pad(rows: Sequence[Ids]) -> Tensor:
     """Sentences as one tensor of token ids [B longest], filled up with PAD."""
     return torch.from_numpy(padded(join(rows)))

@@ -94,7 +94,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def pack(
+def common_entries(
     config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[str, str] | None = None
 ) -> Payload:
     """The entries that all checkpoints of a run have in common.
@@ -393,7 +393,7 @@ def model_of_weights(
 ) -> EncoderDecoder:
     """The model of a configuration, whose weights are these tensors themselves, not copies.
 
-    They must fit the model, as those that `checked` has accepted do.
+    They must fit the model, as those that `check_model` has accepted do.
     """
     with torch.device("meta"):
         model = new_model(config, tokenizers)
@@ -410,7 +410,7 @@ def model_of_weights(
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def path_in_errors(path: Path) -> Iterator[None]:
     """A UserError in the block gets the checkpoint's path in front."""
     try:
         yield
@@ -418,12 +418,12 @@ def naming(path: Path) -> Iterator[None]:
         raise UserError(f"{path} cannot be used: {str(error).rstrip('.')}.") from None
 
 
-def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
+def check_model(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
     """Check that a checkpoint's weights fit its model; returns its configuration and tokenizers.
 
     Raises UserError, with `path`, for what cannot be used.
     """
-    with naming(path):
+    with path_in_errors(path):
         config = validate(payload["config"])
         stored = payload["tokenizers"]
         tokenizers = Tokenizers(read_tokenizer(stored, "source"), read_tokenizer(stored, "target"))
@@ -444,7 +444,7 @@ def restore(
 
     Raises UserError, with the checkpoint's `path`, for what cannot be used.
     """
-    config, tokenizers = checked(path, payload)
+    config, tokenizers = check_model(path, payload)
     model = model_of_weights(config, tokenizers, payload["model"])
     return config, tokenizers, model.to(device).eval()
 
@@ -464,14 +464,14 @@ class Parent:
 def load_parent(path: Path) -> Parent:
     """Read a checkpoint to start from; raises UserError for what cannot be used."""
     payload = load(path)
-    config, tokenizers = checked(path, payload)
+    config, tokenizers = check_model(path, payload)
     provenance = {"checkpoint": f"{path.parent.name}/{path.name}", "weights": digest(payload)}
     return Parent(path, config, tokenizers, payload["model"], payload["corpus_hash"], provenance)
 
 
 def load_config(path: Path) -> Config:
     """The configuration that a checkpoint was trained with; raises UserError."""
-    with naming(path):
+    with path_in_errors(path):
         return validate(load(path, with_tensors=False)["config"])
 
 

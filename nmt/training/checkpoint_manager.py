@@ -89,7 +89,7 @@ class CheckpointManager:
         self.writes = writes
         self.inode = folder.stat().st_ino if folder.exists() else None
         self.is_endless = is_endless(config.optim.schedule, config.train.max_minutes)
-        self.common = checkpoint.pack(config, tokenizers, corpus_hash, parent)
+        self.common = checkpoint.common_entries(config, tokenizers, corpus_hash, parent)
         self.last_path = folder / "last.safetensors"
         self.previous_path = folder / "previous.safetensors"
         self.validated_path = folder / "validated.safetensors"
@@ -130,7 +130,7 @@ class CheckpointManager:
         }
         if is_best:
             stored = None
-            if self.is_sound(self.best_path):
+            if self.sound_or_set_aside(self.best_path):
                 best = checkpoint.load(self.best_path, with_tensors=False)
                 stored = best.get("valid", {}).get(metric)
             if result.better_than(stored, metric):
@@ -145,7 +145,7 @@ class CheckpointManager:
         """The checkpoints to average, oldest first."""
         return sorted(self.folder.glob("step-*[0-9].safetensors"), key=step_of)
 
-    def is_sound(self, path: Path) -> bool:
+    def sound_or_set_aside(self, path: Path) -> bool:
         """Whether a checkpoint exists and is not damaged; a damaged one is set aside."""
         if not path.exists():
             return False
@@ -220,7 +220,7 @@ class CheckpointManager:
             raise UserError(
                 f"{path} has no {', '.join(missing)}; no training can be continued from it."
             )
-        with checkpoint.naming(path):
+        with checkpoint.path_in_errors(path):
             load_weights(model, payload["model"])
             if "optimizer" in payload:
                 load_optimizer(optimizer, payload["optimizer"])
@@ -264,7 +264,7 @@ class CheckpointManager:
         if not self.writes:
             return
         for path in (self.best_path, self.average_path, *self.step_paths()):
-            if self.is_sound(path):
+            if self.sound_or_set_aside(path):
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
 
@@ -275,7 +275,7 @@ class CheckpointManager:
         """
         # Those of later updates will be written anew
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])
-        if state.best is not None and not self.is_sound(self.best_path):
+        if state.best is not None and not self.sound_or_set_aside(self.best_path):
             state.best = self.replace_best()
         if state.best is None and state.finished:
             raise UserError(
@@ -296,7 +296,7 @@ class CheckpointManager:
         metric = self.config.train.metric
         scores = {}
         for path in (self.average_path, *self.step_paths()):
-            if self.is_sound(path):
+            if self.sound_or_set_aside(path):
                 scores[path] = checkpoint.load(path, with_tensors=False)["valid"][metric]
         if not scores:
             log.warning(
@@ -327,10 +327,10 @@ class CheckpointManager:
 
         None without a sound file.
         """
-        if not self.is_sound(self.validated_path):
+        if not self.sound_or_set_aside(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
-        with checkpoint.naming(self.validated_path):
+        with checkpoint.path_in_errors(self.validated_path):
             load_weights(model, payload["model"])
             load_optimizer(optimizer, payload["optimizer"])
         return payload["train_state"]["step"]

@@ -147,7 +147,7 @@ def world() -> World:
         return World()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
-        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
+        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **restart_arguments())
     # If gloo's threads still run when the process ends, they often abort it
     atexit.register(dist.destroy_process_group)
     local_rank = int(os.environ["LOCAL_RANK"])
@@ -158,7 +158,7 @@ def world() -> World:
     return World(dist.get_rank(), dist.get_world_size())
 
 
-def after_restart() -> dict[str, Any]:
+def restart_arguments() -> dict[str, Any]:
     """Arguments of init_process_group for processes that torchrun may have restarted.
 
     With torchrun's default rendezvous, on one machine, the store still has the addresses of the

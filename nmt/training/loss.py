@@ -220,9 +220,11 @@ class LinearCrossEntropy(Function):
             ctx.mark_non_differentiable(nll)
 
             chunk = CHUNK_TOKENS.get(device_type, 4096)
-            if needs_gradient and not divergence and is_compiled(weight, min(chunk, tokens)):
-                inputs = (hidden_low, weight_low, bias, target, mean_logits, smoothing)
-                return add_compiled_chunks(*inputs, gradients, nll), nll
+            if needs_gradient and not divergence and is_worth_compiling(weight, min(chunk, tokens)):
+                loss = add_compiled_chunks(
+                    hidden_low, weight_low, bias, target, mean_logits, smoothing, gradients, nll
+                )
+                return loss, nll
 
             # A group: the chunks whose gradients are multiplied at once. Logits are overwritten by
             # their gradients, or have a buffer of their own if the number formats differ
@@ -343,7 +345,7 @@ def smoothed_loss(
     return smoothed.sum()
 
 
-def is_compiled(weight: Tensor, tokens: int) -> bool:
+def is_worth_compiling(weight: Tensor, tokens: int) -> bool:
     """Whether a chunk of so many tokens is computed by a compiled function: on a GPU."""
     is_large = tokens * len(weight) >= COMPILED_ELEMENTS
     return weight.device.type == "cuda" and is_large and not given_up

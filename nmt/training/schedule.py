@@ -99,8 +99,8 @@ def warn_of_passes(passes: float) -> None:
     """Log a warning where a training passes over its text very often."""
     if passes > MANY_PASSES:
         log.warning(
-            "These are %d passes over the training pairs, which will be known by heart long "
-            "before; fewer minutes or updates do as well, and more text does better.",
+            "%d passes over the training pairs are too many; the model knows them by heart long "
+            "before the end. Fewer minutes or updates do as well, and more text does better.",
             passes,
         )
 

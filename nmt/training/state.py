@@ -124,10 +124,9 @@ class TrainState:
         return min(limit, self.loss_mean + rise)
 
     def record_loss(self, loss: float) -> None:
-        """Bring the running mean and variance of the losses up to date, and the factor of fp16."""
+        """Bring the running mean and variance of the losses up to date."""
         if not self.tokens:  # the first loss
             self.loss_mean = loss
-        self.grow_loss_scale()
         change = loss - self.loss_mean
         self.loss_mean += (1 - DECAY) * change
         self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, cycle, islice
 
@@ -18,7 +18,7 @@ from nmt.attention.flex import (
     give_up_compiling,
 )
 from nmt.config.schema import Config
-from nmt.data.batches import Batch, BatchIterator, Cursor
+from nmt.data.batches import Batch, BatchIterator, Cursor, split_batch
 from nmt.errors import UserError
 from nmt.models.base import DecoderOutput, EncoderDecoder
 from nmt.training.distributed import OrderedSum, World, all_reduce
@@ -83,27 +83,21 @@ class TrainMetrics:
         return scalars
 
 
+@dataclass
 class PendingUpdate:
     """The numbers of an update, copied to the host while the device works on the next one."""
 
-    def __init__(
-        self,
-        numbers: Tensor,
-        *,
-        limit: float,
-        loss_scale: float,
-        tokens: int,
-        padding: float,
-        last: Cursor,
-    ) -> None:
-        self.numbers = numbers  # summed −log p of each micro-batch, then the gradient norm [M + 1]
-        self.copied = None  # the event of the end of the copy, on a GPU
-        self.limit = limit  # the largest loss of a valid update
-        self.loss_scale = loss_scale  # the factor of the loss; 1: not scaled
-        self.tokens = tokens  # of all M micro-batches
-        self.padding = padding
-        self.last = last  # the place of the last micro-batch of this process
-        if numbers.device.type == "cuda":
+    numbers: Tensor  # summed −log p of each micro-batch, then the gradient norm [M + 1]
+    limit: float  # the largest loss of a valid update
+    loss_scale: float  # the factor of the loss; 1: not scaled
+    tokens: int  # of all M micro-batches
+    padding: float  # the mean of their fractions of padding
+    last: Cursor  # the place of the last micro-batch of this process
+    copied: torch.cuda.Event | None = None  # the end of the copy, on a GPU
+
+    def __post_init__(self) -> None:
+        if self.numbers.device.type == "cuda":
+            numbers = self.numbers
             self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
             self.numbers.copy_(numbers, non_blocking=True)
             self.copied = torch.cuda.Event()
@@ -418,43 +412,13 @@ class TrainStep:
             self.state.record_skip(loss, norm, pending.limit, batch)
             return
         self.state.record_loss(loss)
+        self.state.grow_loss_scale()
         self.state.tokens += pending.tokens
         self.metrics.nll += sum(nll)
         self.metrics.tokens += pending.tokens
         self.metrics.updates += 1
         self.metrics.padding += pending.padding
         self.metrics.gradient_norm += norm
-
-
-def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
-    """A batch on the CPU in this many parts, in the order of its rows; fewer if it has fewer rows.
-
-    B batch, S source length, T target length.
-    """
-    if parts == 1:
-        yield batch
-        return
-    size = -(-len(batch.source) // parts)  # rows of a part
-    width = batch.output.size(1)  # T
-    real = torch.arange(batch.output.numel()) if batch.real is None else batch.real
-    for start in range(0, len(batch.source), size):
-        rows = slice(start, start + size)
-        source = batch.source[rows]
-        output = batch.output[rows]
-        mask = None if batch.mask is None else batch.mask[rows]
-        # The flat places of its tokens, counted from the first row of the part
-        is_here = (real >= start * width) & (real < (start + size) * width)
-        here = real[is_here] - start * width
-        yield Batch(
-            source=source,
-            mask=mask,
-            target=batch.target[rows],
-            output=output,
-            tokens=len(here),
-            source_tokens=source.numel() if mask is None else int(mask.sum()),
-            real=None if len(here) == output.numel() else here,
-            links=None if batch.links is None else batch.links[rows],
-        )
 
 
 def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:

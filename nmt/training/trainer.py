@@ -294,7 +294,7 @@ class Trainer:
             due = state.validation_due
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
-        self.log_scalars(state.point, state.step)
+        self.log_scalars(state.point)
 
         try:
             with (
@@ -379,7 +379,7 @@ class Trainer:
 
                 # Once in a while: validate, and save checkpoints
                 if state.validation_due:
-                    self.without_time(budget.time_validation(self.validate))
+                    self.exclude_from_speed(budget.time_validation(self.validate))
                 if state.budget_spent or state.patience_spent(train.patience):
                     return
                 self.save_by_time()
@@ -397,7 +397,7 @@ class Trainer:
                     self.train_step.settle()
                     if self.train_step.metrics.updates:
                         point = self.train_step.metrics.scalars(shown["lr"], self.device)
-                        self.log_scalars(point, state.step)
+                        self.log_scalars(point)
                         self.speed = {"tokens/s": point["speed/target_tokens_per_second"]}
                         if due:
                             state.point = point
@@ -406,13 +406,13 @@ class Trainer:
                 # Early pictures of the attention, before a save at this step: a training that is
                 # continued from it would not draw them again
                 if state.step in EARLY_UPDATES and not due:
-                    self.without_time(budget.leave_out(self.log_attention))
+                    self.exclude_from_speed(budget.leave_out(self.log_attention))
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
 
-    def without_time(self, seconds: float) -> None:
-        """Leave these seconds out of the speed of the next point of the curves."""
+    def exclude_from_speed(self, seconds: float) -> None:
+        """The next point of the curves shows the speed without these seconds."""
         self.train_step.metrics.started += seconds
 
     def save_interrupted(self) -> None:
@@ -450,7 +450,7 @@ class Trainer:
         state = self.state
         self.train_step.settle()
         validation = budget.time_validation(lambda: self.run_validation(reference_lengths=True))
-        self.without_time(validation)
+        self.exclude_from_speed(validation)
         update_seconds = budget.end_measurement()
         if self.config.train.validate_every is None:
             state.validate_every = budget.validation_interval(update_seconds)
@@ -567,7 +567,7 @@ class Trainer:
         state.validated_step = state.step
         state.point = {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
-        self.log_scalars(result.scalars(), state.step)
+        self.log_scalars(result.scalars())
         if self.world.is_main:
             weights = checkpoint.merged_weights(self.model)
             self.checkpoints.save_scored(weights, state.step, result, is_best)
@@ -588,7 +588,7 @@ class Trainer:
             log.info("Early stopping: no better %s in %d validations.", metric, since)
         checkpoints = self.checkpoints
         paths = self.world.main_first(  # process 0 writes them, and sets damaged ones aside
-            lambda: [path for path in checkpoints.step_paths() if checkpoints.is_sound(path)]
+            lambda: list(filter(checkpoints.sound_or_set_aside, checkpoints.step_paths()))
         )
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
@@ -630,7 +630,7 @@ class Trainer:
             self.save()
             self.save_seconds = self.saved_at - start
 
-    def log_scalars(self, values: dict[str, float], step: int) -> None:
-        """Add one point to each curve."""
+    def log_scalars(self, values: dict[str, float]) -> None:
+        """Add one point to each curve, at the present update."""
         if self.logger is not None:
-            self.logger.scalars(values, step)
+            self.logger.scalars(values, self.state.step)

@@ -56,7 +56,7 @@ class ValidationResult:
 
 
 class Validation:
-    """Validates the translator's model on the validation set.
+    """Validates the translator's model on the validation set, and leaves it in evaluation mode.
 
     `max_positions`: the most padded positions of a batch for the loss. `dtype`: that of search,
     which uses a copy of the model. `gold`: the links of the set, where they are known. The
@@ -114,15 +114,11 @@ class Validation:
         `reference_lengths`: hypotheses end at the length of their reference, so that an untrained
         model, whose translations do not end, takes the time of a trained one.
         """
-        training = self.model.training
         self.model.eval()
-        try:
-            loss = self.loss()
-            if not math.isfinite(loss):
-                raise TrainingDiverged(f"validation loss {loss:.4g}")
-            hypotheses = self.search(reference_lengths)
-        finally:
-            self.model.train(training)
+        loss = self.loss()
+        if not math.isfinite(loss):
+            raise TrainingDiverged(f"validation loss {loss:.4g}")
+        hypotheses = self.search(reference_lengths)
         texts = [self.translator.tokenizers.target.decode(ids) for ids in hypotheses]
         translated = Translated(texts, [self.references], self.source_texts)
         by_metric = score(translated, self.language, self.metrics)
@@ -198,23 +194,19 @@ class Validation:
         """
         if not self.model.has_attention:
             return
-        training = self.model.training
         self.model.eval()
-        try:
-            if self.gold is not None and self.gold_rows:
-                extractor = default_extractor(self.train, self.model)
-                rates = alignment_error_rates(
-                    self.translator, self.gold, [extractor], rows=self.gold_rows
-                )
-                logger.scalars({"aer/valid": rates[extractor].aer}, step)
-            for row in range(min(self.train.log_sentences, len(self.pairs))):
-                [reference] = self.translator.tokenizers.encode_pairs([self.pairs.texts(row)])
-                self.log_heatmap(logger, step, row, "reference", reference)
-                if hypotheses is not None:
-                    pair = (self.sources[row], hypotheses[row])
-                    self.log_heatmap(logger, step, row, "translation", pair)
-        finally:
-            self.model.train(training)
+        if self.gold is not None and self.gold_rows:
+            extractor = default_extractor(self.train, self.model)
+            rates = alignment_error_rates(
+                self.translator, self.gold, [extractor], rows=self.gold_rows
+            )
+            logger.scalars({"aer/valid": rates[extractor].aer}, step)
+        for row in range(min(self.train.log_sentences, len(self.pairs))):
+            [reference] = self.translator.tokenizers.encode_pairs([self.pairs.texts(row)])
+            self.log_heatmap(logger, step, row, "reference", reference)
+            if hypotheses is not None:
+                pair = (self.sources[row], hypotheses[row])
+                self.log_heatmap(logger, step, row, "translation", pair)
 
     def log_heatmap(
         self, logger: TensorBoardLogger, step: int, row: int, name: str, pair: IdPair
