@@ -80,7 +80,9 @@ def planning(path: str, batches: int = 2000) -> Figures:
     iterator = BatchIterator(pairs, NO_TOKENIZERS, TOKENS, seed=1, sampling=0.0)
     plan, planned = cost(iterator.plan, 0)
     some = min(batches, len(plan))
-    _, collated = cost(lambda: [iterator.batch(0, 0, position).tokens for position in range(some)])
+    _, collated = cost(
+        lambda: [iterator.batch(Cursor(0, 0, position)).tokens for position in range(some)]
+    )
     row = {
         "open, s": opening["seconds"],
         "plan, s": planned["seconds"],

@@ -186,7 +186,7 @@ def test_an_epoch_of_shards_shows_every_pair_once_and_each_epoch_orders_them_ane
     places = cursors(epochs, Cursor(0, 0, 0), 4 * many)
     for epoch in range(4):
         of_epoch = places[epoch * many : (epoch + 1) * many]
-        rows = [row for place in of_epoch for row in rows_of(epochs.batch(*place))]
+        rows = [row for place in of_epoch for row in rows_of(epochs.batch(place))]
         assert sorted(rows) == list(range(260))
         assert {place.epoch for place in of_epoch} == {epoch}
     orders = [[epochs.shard_number(epoch, shard) for shard in range(4)] for epoch in range(4)]
@@ -198,8 +198,8 @@ def test_an_epoch_of_shards_shows_every_pair_once_and_each_epoch_orders_them_ane
 def test_a_batch_is_described_by_its_place_and_lines():
     epochs = sharded()
     shard = [epochs.shard_number(2, place) for place in range(4)].index(2)
-    text = epochs.describe_batch(2, shard, 1)
-    lines = [row + 1 for row in rows_of(epochs.batch(2, shard, 1))]
+    text = epochs.describe_batch(Cursor(2, shard, 1))
+    lines = [row + 1 for row in rows_of(epochs.batch(Cursor(2, shard, 1)))]
     assert list(map(int, re.findall(r"\d+", text))) == [2, shard + 1, 3, *lines[:5]]
 
 
@@ -216,7 +216,7 @@ def test_the_streams_of_processes_are_one_stream_and_continue_from_any_cursor(si
         streams = [sharded().stream(start, rank, size) for rank in range(size)]
         found = [next(stream) for _ in range(2) for stream in streams]
         for (cursor, batch), place in zip(found, places[index:], strict=False):
-            assert cursor == place and rows_of(batch) == rows_of(sharded().batch(*place))
+            assert cursor == place and rows_of(batch) == rows_of(sharded().batch(place))
 
 
 class Texts:
@@ -344,7 +344,7 @@ def test_lines_that_noise_makes_longer_cost_little_padding(vocabularies, budget,
     many = varied.batches_per_epoch
     assert many == clean.batches_per_epoch == len(varied.window_plan(0).places)
     before, after = (
-        [each.batch(0, 0, position) for position in range(many)] for each in (clean, varied)
+        [each.batch(Cursor(0, 0, position)) for position in range(many)] for each in (clean, varied)
     )
     assert any(
         not torch.equal(one.source, other.source) for one, other in zip(before, after, strict=True)
@@ -352,7 +352,7 @@ def test_lines_that_noise_makes_longer_cost_little_padding(vocabularies, budget,
     plan = varied.window_plan(0)
     rows = []
     for position, place in enumerate(plan.places):
-        of_batch = varied.sentences(0, 0, position).rows
+        of_batch = varied.sentences(Cursor(0, 0, position)).rows
         assert set(of_batch) <= set(np.concatenate(plan.window(place // plan.size)))
         rows += of_batch
     assert len(set(rows)) == len(rows) and (len(rows) < 901 if noise.merge else len(rows) == 901)
@@ -418,7 +418,8 @@ def test_merged_lines_never_leave_a_batch_empty(vocabularies):
     texts = Texts(tokenizers, [("Hallo. " * 60, "Hello. " * 60), *sentence_pairs(40)])
     varied = BatchIterator(texts, tokenizers, 100, 1, 0.0, None, Noise(merge=0.99))
     rows = [
-        len(varied.batch(0, 0, position).source) for position in range(varied.batches_per_epoch)
+        len(varied.batch(Cursor(0, 0, position)).source)
+        for position in range(varied.batches_per_epoch)
     ]
     assert min(rows) > 0 and len(rows) <= sum(rows) < 41
 

@@ -10,6 +10,7 @@ import torch
 from test_train_step import RandomBatches, make_step
 from torch.testing import assert_close
 
+from nmt.data.batches import Cursor
 from nmt.models.base import DecoderOutput
 from nmt.training.train_step import TrainStep
 
@@ -70,7 +71,7 @@ def test_compiled_updates_are_the_same():
     for compile_it in ("false", "true"):
         step = train_step(compile_it, "model.dropout=0")
         losses = [step.update()["loss"] for _ in range(4)]
-        batch = step.batches.batch(0)
+        batch = step.batches.batch(Cursor(0, 0, 0))
         model = step.model.eval()
         with torch.no_grad():
             logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)

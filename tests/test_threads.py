@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from nmt.attention.cpu import backward_in_one_thread
-from nmt.data.batches import Batch
+from nmt.data.batches import Batch, Cursor
 from nmt.models.layers import LayerNorm
 from nmt.training.threads import ThreadChoice, faster_dtype, thread_choices
 from nmt.training.train_step import TrainStep
@@ -74,7 +74,7 @@ def test_threads_are_chosen_from_where_the_next_batch_has_the_same_bits_with_eac
     assert thread_choices(step) == ({4: 0.0} if different else Passes.seconds)
     assert torch.get_num_threads() == 4
     assert all(parameter.grad is None for parameter in step.model.parameters())
-    wanted = step.batches.batch(0, 0, 5)
+    wanted = step.batches.batch(Cursor(0, 0, 5))
     assert all(torch.equal(batch.source, wanted.source) for batch in passes.batches)
 
 
@@ -111,7 +111,7 @@ def test_the_faster_number_format_is_chosen(step, monkeypatch, bf16, float32, wa
     monkeypatch.setattr(step, "add_gradients", add_gradients)
     assert faster_dtype(step) == wanted
     assert step.dtype == torch.bfloat16, "the caller decides"
-    assert torch.equal(passes.batches[0].source, step.batches.batch(0, 0, 5).source)
+    assert torch.equal(passes.batches[0].source, step.batches.batch(Cursor(0, 0, 5)).source)
 
 
 def test_the_number_format_is_not_tried_for_large_models_and_several_processes(step, monkeypatch):

@@ -50,8 +50,8 @@ class RandomBatches:
     def existing_position(self, cursor: Cursor) -> Cursor:
         return cursor
 
-    def batch(self, *cursor: int) -> Batch:
-        position = cursor[-1]
+    def batch(self, cursor: Cursor) -> Batch:
+        position = cursor.position
         random = np.random.default_rng(position % self.different)
         sizes = self.shapes[position % len(self.shapes)]
         return collate(
@@ -62,15 +62,15 @@ class RandomBatches:
         self, cursor: Cursor, *_: object, pinned: bool = False
     ) -> Iterator[tuple[Cursor, Batch]]:
         while True:
-            batch = self.batch(cursor.position)
+            batch = self.batch(cursor)
             yield cursor, batch.map(Tensor.pin_memory) if pinned else batch
             cursor = self.skip(cursor, 1)
 
     def skip(self, cursor: Cursor, count: int) -> Cursor:
         return cursor._replace(position=cursor.position + count)
 
-    def describe_batch(self, *cursor: int) -> str:
-        return f"batch {cursor[2]}"
+    def describe_batch(self, cursor: Cursor) -> str:
+        return f"batch {cursor.position}"
 
 
 @cache
@@ -200,7 +200,7 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
     for given_up in (False, True):
         step = make_step(*WITHOUT_DROPOUT)
         step.gradient_sum = OrderedSum(step.model.parameters(), World())
-        batches = [step.batches.batch(number) for number in range(2)]
+        batches = [step.batches.batch(Cursor(0, 0, number)) for number in range(2)]
         if given_up:
             numbers = torch.full([2], math.nan)
             step.pending = PendingUpdate(
@@ -237,7 +237,7 @@ def test_the_figures_of_an_update_are_those_of_its_batches(monkeypatch):
     step.state.step = 12
     step.state.schedule_start = 10
     step.state.warmup_steps = 5
-    batches = [step.batches.batch(number) for number in range(2)]
+    batches = [step.batches.batch(Cursor(0, 0, number)) for number in range(2)]
     model = make_step(*words).model.eval()
     nll = 0.0
     for batch in batches:
@@ -500,7 +500,7 @@ def test_r_drop_reads_each_pair_twice(model):
     found = []
     for weight in (1e-9, 5):
         step = make_step(f"model={model}", f"train.r_drop={weight}")
-        batch = step.batches.batch(0)
+        batch = step.batches.batch(Cursor(0, 0, 0))
         rows: list[int] = []
         step.model.register_forward_pre_hook(
             lambda _, inputs, rows=rows: rows.append(len(inputs[0]))
@@ -518,7 +518,7 @@ def test_without_dropout_r_drop_changes_nothing(guided):
         step = make_step(*WITHOUT_DROPOUT, f"train.guided_alignment={guided}")
         step.config.train.r_drop = weight  # on the command line it would be refused
         step.model.guided = guided > 0
-        batch = step.batches.batch(0)
+        batch = step.batches.batch(Cursor(0, 0, 0))
         if guided:
             shape = (*batch.target.shape, batch.source.size(1))
             links = torch.rand(shape, generator=torch.Generator().manual_seed(1))

@@ -204,7 +204,9 @@ def add_name(pair: Pair, name: str, generator: Random) -> Pair:
 
 def shared_names(pair: Pair) -> list[str]:
     """The words with a capital letter that stand once on each side."""
-    in_source, in_target = map(Counter, map(TOKEN.findall, pair))
+    source, target = pair
+    in_source = Counter(TOKEN.findall(source))
+    in_target = Counter(TOKEN.findall(target))
     names = []
     for word, count in in_source.items():
         if count == in_target[word] == 1 and len(word) > 1 and word[0].isupper():
@@ -238,17 +240,16 @@ def words_of_shared_scripts(pair: Pair) -> list[str]:
 
     A name in other letters would not be copied.
     """
-    source_words, target_words = map(WORD.findall, pair)
-    shared = set(map(script, source_words)) & set(map(script, target_words))
-    return [word for word in source_words + target_words if script(word) in shared]
-
-
-def script(word: str) -> str:
-    return script_of_letter(word[0])
+    source, target = pair
+    source_words = WORD.findall(source)
+    target_words = WORD.findall(target)
+    source_scripts = {script(word[0]) for word in source_words}
+    shared = source_scripts.intersection(script(word[0]) for word in target_words)
+    return [word for word in source_words + target_words if script(word[0]) in shared]
 
 
 @lru_cache(10_000)
-def script_of_letter(letter: str) -> str:
+def script(letter: str) -> str:
     return unicodedata.name(letter, "").split(" ")[0]
 
 

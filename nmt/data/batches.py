@@ -27,6 +27,7 @@ from torch import Tensor
 
 from nmt.data.augmentation import Ids, Noise, Variation, VariedPair
 from nmt.data.dataset import (
+    ParallelDataset,
     Sentences,
     TrainingPairs,
     combined_lengths,
@@ -389,13 +390,16 @@ class BatchIterator:
             cursor = Cursor(cursor.epoch + epochs, shard, 0)
         return cursor
 
-    def batch(self, epoch: int, shard: int, position: int) -> Batch:
-        """Batch `position` of a shard in `epoch`, with noise and new pieces where these are on."""
-        rows, sources, targets = self.sentences(epoch, shard, position)
+    def shard_at(self, cursor: Cursor) -> ParallelDataset:
+        return self.pairs.shard(self.shard_number(cursor.epoch, cursor.shard))
+
+    def batch(self, cursor: Cursor) -> Batch:
+        """The batch at this place, with noise and new pieces where these are on."""
+        rows, sources, targets = self.sentences(cursor)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
-        pairs = self.pairs.shard(self.shard_number(epoch, shard))
+        pairs = self.shard_at(cursor)
         protected = self.tokenizers.protect_pairs([pairs.texts(row) for row in rows])
         encoded_sources = []
         encoded_targets = []
@@ -411,12 +415,13 @@ class BatchIterator:
     def variation(self) -> Variation:
         return Variation(self.tokenizers, self.sampling, self.noise, longest_sides(self.pairs))
 
-    def sentences(self, epoch: int, shard: int, position: int) -> RowsOfIds:
+    def sentences(self, cursor: Cursor) -> RowsOfIds:
+        epoch, shard, position = cursor
         if self.sampling or self.noise:
             plan = self.window_plan(epoch, shard)
             window, number = divmod(plan.places[position], plan.size)
             return self.varied_window(epoch, shard, window)[number]
-        pairs = self.pairs.shard(self.shard_number(epoch, shard))
+        pairs = self.shard_at(cursor)
         rows = self.plan(epoch, shard)[position]
         sources = pairs.sentences("source", rows)
         targets = pairs.sentences("target", rows)
@@ -431,10 +436,11 @@ class BatchIterator:
         varied = self.variation.vary(pairs, np.concatenate(batches), len(batches), seed)
         return divide(varied, len(batches), self.budget)
 
-    def describe_batch(self, epoch: int, shard: int, position: int) -> str:
+    def describe_batch(self, cursor: Cursor) -> str:
         """A batch for error messages: its number and the corpus lines of its first pairs."""
-        pairs = self.pairs.shard(self.shard_number(epoch, shard))
-        rows = self.sentences(epoch, shard, position).rows
+        epoch, shard, position = cursor
+        pairs = self.shard_at(cursor)
+        rows = self.sentences(cursor).rows
         lines = ", ".join(str(pairs.line(row)) for row in rows[:5])
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
         return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
@@ -461,7 +467,7 @@ class BatchIterator:
         def build_next(count: int) -> tuple[Cursor, Batch]:
             nonlocal cursor
             cursor = self.existing_position(self.skip(cursor, count))
-            batch = self.batch(*cursor)
+            batch = self.batch(cursor)
             if pinned:
                 batch = batch.map(Tensor.pin_memory)
             return cursor, batch

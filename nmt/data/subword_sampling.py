@@ -1,8 +1,8 @@
 """Subword regularisation: pieces sampled at random, as a pure function of a seed.
 
 SentencePiece can sample too, but its generator (0.2.3) is salted by each process, whatever seed it
-is given: a resumed run would get other pieces. Pieces never cross a space, so that a sentence is
-sampled word by word.
+is given: a resumed run would get other pieces. Pieces never cross a space, so a sentence is sampled
+word by word.
 
 Unigram (Kudo 2018): P(pieces) ∝ exp(α Σ score), over all segmentations of the word, by forward
 filtering and backward sampling. BPE-dropout (Provilkov et al. 2020): merges are made best first,

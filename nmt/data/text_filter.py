@@ -2,11 +2,11 @@
 
 URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji are spans. Each
 becomes one character of Unicode's private use area, which is one piece of the tokenizer
-(tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this is done where the same text
-stands on both sides, in use always. After decoding, each placeholder is filled with its span, so
-that a span may change its place as a whole. A number is copied as it stands: 1.234,5 does not
-become 1,234.5. A tokenizer knows the placeholders and nothing of the patterns, so that a run may be
-used with other patterns than it learnt by.
+(tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this is done if the same text stands
+on both sides, in translation always. After decoding, each placeholder is filled with its span. So a
+span may change its place as a whole. A number is copied as it stands: 1.234,5 does not become
+1,234.5. A tokenizer knows only the placeholders, so its run also works with patterns other than
+those of its training.
 
 This module runs without the rest of the program, in exported folders, and in JavaScript
 (nmt/convert/html_page.py).
@@ -361,7 +361,7 @@ def protect(
     spans = find_spans(text, tags)
     start = sentence_start(text, tags)
     capitals = in_capitals(text, spans, start)
-    return replaced(text, spans, assign(spans, placeholders), capitals, start)
+    return replace_spans(text, spans, assign_placeholders(spans, placeholders), capitals, start)
 
 
 def protect_pair(
@@ -386,14 +386,14 @@ def protect_pair(
     target_spans = [span for span in target_spans if span.text in on_both]
 
     # The same text has the same placeholders on both sides, from left to right
-    for_source = assign(source_spans, placeholders)
+    for_source = assign_placeholders(source_spans, placeholders)
     by_text: dict[str, list[str | None]] = {}
     for span, placeholder in zip(source_spans, for_source, strict=True):
         by_text.setdefault(span.text, []).append(placeholder)
     for_target = [by_text[span.text].pop(0) for span in target_spans]
     return (
-        replaced(source, source_spans, for_source, capitals, source_start),
-        replaced(target, target_spans, for_target, capitals, target_start),
+        replace_spans(source, source_spans, for_source, capitals, source_start),
+        replace_spans(target, target_spans, for_target, capitals, target_start),
     )
 
 
@@ -410,7 +410,7 @@ def with_placeholders(text: str, source: Protected) -> str:
     for span in spans:
         same = left.get(span.text)
         placeholders.append(same.pop(0) if same else None)
-    return replaced(text, spans, placeholders, source.capitals).text
+    return replace_spans(text, spans, placeholders, source.capitals).text
 
 
 def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
@@ -474,7 +474,7 @@ def unprotected(protected: Protected, placeholders: Collection[str]) -> Protecte
     return Protected(text, spans, protected.capitals)
 
 
-def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]:
+def assign_placeholders(spans: list[Span], placeholders: Collection[str]) -> list[str | None]:
     """The placeholder of each span, None where there is none left of its kind."""
     numbers = iter(NUMBERS)
     others = iter(OTHERS)
@@ -488,7 +488,7 @@ def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]
     return assigned
 
 
-def replaced(
+def replace_spans(
     text: str,
     spans: list[Span],
     placeholders: list[str | None],

@@ -62,18 +62,18 @@ class Tokenizer:
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
         """`encode` of many sentences, from MANY on in so many threads; -1 for all processors."""
-        begun = [self.begin(text) for text in texts]
-        normalized = [self.normalize(text) for _, text in begun]
+        split = [self.split_prefix(text) for text in texts]
+        normalized = [self.normalize(text) for _, text in split]
         if len(texts) < MANY:
             encoded = list(map(self.processor.encode, normalized))
         else:
             encoded = self.processor.encode(normalized, num_threads=threads)
         if not self.prefixes:
             return encoded
-        return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)]
+        return [[*prefix, *ids] for (prefix, _), ids in zip(split, encoded, strict=True)]
 
-    def begin(self, text: str) -> tuple[Sequence[int], str]:
-        """The ids that a sentence begins with, and the sentence without the tag for them."""
+    def split_prefix(self, text: str) -> tuple[Sequence[int], str]:
+        """The prefix that a sentence asks for, and the sentence without the tag for it."""
         if not self.prefixes:
             return (), text
         tag = OPUS_TAG.match(text)  # needs no space behind it
@@ -136,7 +136,7 @@ class Tokenizer:
 
         This is unigram sampling with its α (Kudo 2018), or BPE-dropout with probability `alpha`.
         """
-        prefix, text = self.begin(text)
+        prefix, text = self.split_prefix(text)
         return [*prefix, *self.sampler.sample(self.normalize(text), alpha, generator)]
 
     def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
@@ -259,7 +259,7 @@ class Tokenizers(NamedTuple):
         """The ids of sources as they are translated, and what their translations begin with."""
         encoded = self.source.encode_protected(protected)
         for ids, source in zip(encoded, protected, strict=True):
-            ids.begin = tuple(self.target.begin(source.text)[0])
+            ids.begin = tuple(self.target.split_prefix(source.text)[0])
         return encoded
 
     def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
@@ -294,20 +294,23 @@ class Tokenizers(NamedTuple):
         return {"source": self.source.model, "target": self.target.model}
 
     @property
-    def about(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What is stored beside the models."""
-        about: dict[str, Any] = {"lowercase": self.source.lowercase}
+        settings: dict[str, Any] = {"lowercase": self.source.lowercase}
         for name in ("prefixes", "added"):
             values = [getattr(side, name) for side in self]
             if any(values):
-                about[name] = values
-        return about
+                settings[name] = values
+        return settings
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and the models: joint.model, or source.model and target.model."""
         for name, model in self.models.items():
             (folder / f"{name}.model").write_bytes(model)
-        about = {"joint": "joint" in self.models, "size": [side.size for side in self]} | self.about
+        about = {
+            "joint": "joint" in self.models,
+            "size": [side.size for side in self],
+        } | self.settings
         (folder / "tokenizer.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
     @classmethod

@@ -3,7 +3,6 @@
 import io
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -28,7 +27,7 @@ MAX_LINES = 1_000_000
 FEWEST_NUMBERS = 20
 LEAST_COPIED = 0.2
 THREADS = 8  # fixed, because sums over threads are part of the model
-logger = logging.getLogger("nmt")
+log = logging.getLogger("nmt")
 
 
 def train_tokenizers(
@@ -61,24 +60,20 @@ def train_tokenizers(
 def copied_marks(source_file: Path, target_file: Path) -> list[str]:
     """The placeholders of the text filter that a corpus has a use for.
 
-    Not those of numbers where the targets do not have those of the sources: some languages write
-    them in words or in digits of their own.
+    Those of numbers are left out if the targets lack the numbers of the sources: some languages
+    write them in words or in digits of their own.
     """
-    in_sources = Counter[bool]()  # spans that are numbers (True), and that are not
-    in_both = Counter[bool]()
+    numbers = 0  # in the sources
+    copied = 0  # of them, those that their target has as well
     sources = training_lines([source_file], False)
     targets = training_lines([target_file], False)
     for source, target in zip(sources, targets, strict=False):
-        spans = find_spans(source)
-        if not spans:
-            continue
-        target_spans = {span.text for span in find_spans(target)}
-        for span in spans:
-            is_number = span.kind == "number"
-            in_sources[is_number] += 1
-            in_both[is_number] += span.text in target_spans
-    numbers = in_sources[True]
-    are_translated = numbers >= FEWEST_NUMBERS and in_both[True] < numbers * LEAST_COPIED
+        in_source = [span.text for span in find_spans(source) if span.kind == "number"]
+        if in_source:
+            in_target = {span.text for span in find_spans(target)}
+            numbers += len(in_source)
+            copied += sum(number in in_target for number in in_source)
+    are_translated = numbers >= FEWEST_NUMBERS and copied < numbers * LEAST_COPIED
     return OTHERS if are_translated else PLACEHOLDERS
 
 
@@ -87,7 +82,7 @@ def train_sentencepiece(
 ) -> bytes:
     """Train a SentencePiece model and return it serialized; the same lines give the same bytes.
 
-    Of a text that has fewer pieces all are learnt, with a warning.
+    If the text has fewer pieces, all of them are learnt, with a warning.
     """
     model = io.BytesIO()
     names = " and ".join(map(str, files))
@@ -115,7 +110,7 @@ def train_sentencepiece(
     except (RuntimeError, OSError) as error:
         message = str(error)
     if largest := re.search(r"too high.*<= (\d+)", message):
-        logger.warning("%s: too little text for %d pieces; %s are learnt.", names, size, largest[1])
+        log.warning("%s: too little text for %d pieces; %s are learnt.", names, size, largest[1])
         return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, pieces)
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         raise UserError(

@@ -41,7 +41,8 @@ class TrainingLinks:
         self.starts = np.concatenate(ends)
 
     def line(self, number: int) -> str:
-        start, end = (int(each) for each in self.starts[number - 1 : number + 1])
+        start = int(self.starts[number - 1])
+        end = int(self.starts[number])
         return self.file.read_at(end - start, start).decode()
 
     def piece_links(self, source: Sequence[int], target: Sequence[int], number: int) -> np.ndarray:
@@ -51,10 +52,10 @@ class TrainingLinks:
         and zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019
         §4.2). Only sure links count. Raises UserError for a link to a word that does not exist.
         """
-        first = self.tokenizers.source.sentence_start(source)
-        top = self.tokenizers.target.prefix_length(target)
-        source_pieces = self.tokenizers.source.pieces(source[first:])
-        target_pieces = self.tokenizers.target.pieces(target[top:])
+        source_start = self.tokenizers.source.sentence_start(source)
+        target_start = self.tokenizers.target.prefix_length(target)
+        source_pieces = self.tokenizers.source.pieces(source[source_start:])
+        target_pieces = self.tokenizers.target.pieces(target[target_start:])
         words = WordPair.from_pieces(source_pieces, target_pieces, self.tokenized)
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
@@ -63,7 +64,7 @@ class TrainingLinks:
             matrix[j, i] = 1
         spread = words.target_fractions @ matrix @ words.source_fractions.T
         weights = spread / np.maximum(spread.sum(1, keepdims=True), 1e-9)
-        return np.pad(weights, ((top, 0), (first, 0)))
+        return np.pad(weights, ((target_start, 0), (source_start, 0)))
 
     def batch(
         self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]

@@ -30,7 +30,7 @@ from nmt.view.progress import Progress
 ROWS = 20_000  # pairs in a block; a few for each process are in memory
 BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process does not pay
 BLOCKS_PER_WRITE = 10  # that are held in memory before their pairs are dealt to the shards
-logger = logging.getLogger("nmt")
+log = logging.getLogger("nmt")
 Files = tuple[Path, Path]
 Block = tuple[pyarrow.RecordBatch, Counter[str]]  # pairs that are kept, number of each outcome
 Texts = tuple[int, list[tuple[str, str]]]  # the line of the first pair, the pairs
@@ -82,7 +82,7 @@ def write_datasets(
                 left_out.append(f"{counts[reason]:,} {reason}")
         kept = f"{counts['kept']:,}"
         reasons = ", ".join(left_out) or "none"
-        logger.info("%-20s %11s pairs as ids; left out: %s", name, kept, reasons)
+        log.info("%-20s %11s pairs as ids; left out: %s", name, kept, reasons)
     with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

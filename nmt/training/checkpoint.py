@@ -109,7 +109,7 @@ def common_entries(
     common: Payload = {
         "format": FORMAT,
         "config": to_dict(config),
-        "tokenizers": tokenizers.about | models,
+        "tokenizers": tokenizers.settings | models,
         "corpus_hash": corpus_hash,
         "versions": versions(),
     }

@@ -47,7 +47,7 @@ LARGEST_SHARE = 0.02
 def next_batch(step: TrainStep) -> Batch:
     """The batch that the training begins with, or goes on with."""
     cursor = Cursor(step.state.epoch, step.state.shard, step.state.position)
-    return step.batches.batch(*step.batches.existing_position(cursor))
+    return step.batches.batch(step.batches.existing_position(cursor))
 
 
 def faster_dtype(step: TrainStep) -> torch.dtype:

@@ -408,7 +408,7 @@ class TrainStep:
             self.state.record_overflow(pending.loss_scale)
             return
         if not is_valid:
-            batch = self.batches.describe_batch(*pending.last)
+            batch = self.batches.describe_batch(pending.last)
             self.state.record_skip(loss, norm, pending.limit, batch)
             return
         self.state.record_loss(loss)
