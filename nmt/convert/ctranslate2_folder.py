@@ -256,7 +256,7 @@ class CTranslate2Translator(Translator):
         sources: Sequence[Source],
         limits: np.ndarray | None = None,
         forced: Sequence[Template] | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[Place] | None = None,
     ) -> NBest:
         """Search over one batch, our own for samples and where target columns are forced."""
         if forced is not None or self.sampling is not None:

@@ -48,7 +48,7 @@ def best_by_chrf(candidates: Sequence[str], references: Sequence[str]) -> int:
 
 
 def expected_chrf(candidates: Sequence[str], references: Sequence[str]) -> list[float]:
-    """The chrF of each candidate, 0 to 100, against references of which each is equally probable.
+    """The chrF of each candidate, 0 to 100, against references that are equally probable.
 
     F_β of the expected precision and the expected recall. Each is a mean over the orders n that
     both the candidate and some reference have:

@@ -180,7 +180,7 @@ def longest_allowed_runs(repeats: Tensor) -> Tensor:
     return times * periods - 1 - is_middle.long()
 
 
-# Those of a source that repeats nothing; other sources allow as much or more
+# For a source without repetitions; other sources allow runs of this length or longer
 ALLOWED_FOR_ANY_SOURCE = longest_allowed_runs(torch.ones(1, dtype=torch.long))[0].tolist()
 
 

@@ -29,9 +29,8 @@ BATCH_CELLS = 1 << 15
 
 # How the weights of the layers become one table
 METHODS = {"mean": "one layer", "rollout": "through all layers and heads (Abnar & Zuidema 2020)"}
-Layers = (
-    int | tuple[int, ...]
-)  # one layer, or the mean of several; from 0, or negative from the top
+# One layer, or the mean of several; from 0, or negative from the top
+Layers = int | tuple[int, ...]
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
 
 

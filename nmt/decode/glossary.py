@@ -15,8 +15,8 @@ Which words it replaces. The loss of a target piece is how much its log-probabil
 source term is removed (prediction difference, Li et al. 2019, "On the Word Alignment from Neural
 Machine Translation"). A model with attention also has its weights on the source term, the mean of
 all heads of the upper half of the layers. Loss and weight are each divided by their largest value,
-and added. A term replaces the word with the largest
-sum and its neighbours whose sums are at least LEFT (before it) or RIGHT (after it) times as large:
+and added. A term replaces the word with the largest sum. It also replaces the neighbours before
+this word whose sums are at least LEFT times as large, and those after it with at least RIGHT times:
 "Bahnhof" is "train station". RIGHT is smaller, because the words before a word help to predict it.
 A short word, such as an article or a preposition, needs SHORT more.
 

@@ -1,7 +1,7 @@
 """Lines longer than the sentences of training: how to split them and join their translations.
 
-And what such a line may lose: a model that has only seen single sentences often translates the
-first and the last one of a line that has many.
+A model that has only seen single sentences often translates only the first and the last sentence of
+such a line. `lacks_sentences` notices that.
 """
 
 import re

@@ -60,6 +60,7 @@ MIN_BATCH_TOKENS = 512
 CPU_BATCH_TOKENS = 8192
 BYTES_PER_TOKEN = 1 << 19
 
+T = TypeVar("T")
 AnyTranslator = TypeVar("AnyTranslator", bound="Translator")
 Source = Sequence[int] | Ids
 WordConfidences = list[tuple[str, float]]  # the words of a line, and their confidences
@@ -426,7 +427,7 @@ class Translator:
         self,
         sources: Sequence[Source],
         forced: Sequence[Template] | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[Place] | None = None,
         report: Report | None = None,
     ) -> NBest:
         """The n best or the samples of each source, searched in batches of similar length.
@@ -434,16 +435,12 @@ class Translator:
         `forced`: the columns of each target. `places`: the line and the part that each source is;
         by default each is a line of its own. Raises UserError if processes are killed.
         """
-        if not places:
+        if places is None:
             places = [(line, 0) for line in range(1, len(sources) + 1)]
 
         def search_rows(rows: np.ndarray) -> NBest:
             batch = [sources[row] for row in rows]
-            if self.sampling is not None:
-                return self.search_batch(batch, places=[places[row] for row in rows])
-            if forced is None:
-                return self.search_batch(batch)
-            return self.search_batch(batch, None, [forced[row] for row in rows])
+            return self.search_batch(batch, None, chosen(forced, rows), chosen(places, rows))
 
         # Each line is reported once: with its last part, even where others come later
         lines = [line for line, _ in places]
@@ -480,7 +477,7 @@ class Translator:
         sources: Sequence[Source],
         limits: np.ndarray | None = None,
         forced: Sequence[Template] | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[Place] | None = None,
     ) -> NBest:
         """Search over one batch, in halves if memory is too small for it.
 
@@ -494,34 +491,31 @@ class Translator:
             limits = self.limits(sources)
 
         # A search needs beginnings of one length
-        groups: dict[int, list[int]] = defaultdict(list)
+        by_length: dict[int, list[int]] = defaultdict(list)
         for row, pieces in enumerate(begin):
-            groups[len(pieces)].append(row)
-        if len(groups) > 1:
-            results: NBest = [[] for _ in sources]
-            for rows in groups.values():
-                nbest = self.search_batch(
-                    [sources[row] for row in rows],
-                    limits[rows],
-                    None if forced is None else [forced[row] for row in rows],
-                    places=[places[row] for row in rows if places],
-                )
-                for row, hypotheses in zip(rows, nbest, strict=True):
-                    results[row] = hypotheses
-            return results
+            by_length[len(pieces)].append(row)
+        groups = list(by_length.values())
 
-        try:
-            return self.search_together(sources, limits, begin, forced, places)
-        except torch.OutOfMemoryError:
-            if len(sources) == 1:
-                raise
-        # Outside of the handler, in which the exception keeps the tensors of the failed search
-        torch.cuda.empty_cache()
-        middle = len(sources) // 2
-        results = []
-        for half in (slice(middle), slice(middle, None)):
-            half_forced = None if forced is None else forced[half]
-            results += self.search_batch(sources[half], limits[half], half_forced, places[half])
+        if len(groups) == 1:
+            try:
+                return self.search_together(sources, limits, begin, forced, places)
+            except torch.OutOfMemoryError:
+                if len(sources) == 1:
+                    raise
+            # Outside of the handler, in which the exception keeps the tensors of the failed search
+            torch.cuda.empty_cache()
+            rows = groups[0]
+            middle = len(rows) // 2
+            groups = [rows[:middle], rows[middle:]]
+
+        results: NBest = [[] for _ in sources]
+        for rows in groups:
+            group = [sources[row] for row in rows]
+            nbest = self.search_batch(
+                group, limits[rows], chosen(forced, rows), chosen(places, rows)
+            )
+            for row, hypotheses in zip(rows, nbest, strict=True):
+                results[row] = hypotheses
         return results
 
     def search_together(
@@ -530,7 +524,7 @@ class Translator:
         limits: np.ndarray,
         begin: Sequence[tuple[int, ...]],
         forced: Sequence[Template] | None,
-        places: Sequence[Place],
+        places: Sequence[Place] | None,
     ) -> NBest:
         """Search over one batch whose hypotheses begin with the same number of pieces."""
         source = pad([np.append(ids, EOS) for ids in sources])  # [B S]
@@ -542,6 +536,7 @@ class Translator:
         copies = 1
         sampler = None
         if self.sampling is not None:
+            assert places is not None
             copies = self.sampling.samples
             sampler = self.sampling.sampler(places, int(limits.max()), self.device)
         constraint: Constraint | None = None
@@ -607,9 +602,9 @@ class Translator:
         with torch.autocast(self.device.type, enabled=False):
             decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
         log_probabilities = decoded.log_probabilities.tolist()
-        weights, rollout, p_t = (
-            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded[1:]
-        )
+        weights = to_numpy(decoded.weights)
+        rollout = to_numpy(decoded.rollout)
+        p_t = to_numpy(decoded.p_t)
         records = []
         for row, (source, target) in enumerate(pairs):
             height = len(target) + 1
@@ -660,10 +655,8 @@ class Translator:
             memory = self.model.encode(batch.source, batch.mask, weights=True)
             output = self.model.decode(batch.target, self.model.start(memory), memory, weights=True)
         assert output.weights is not None
-        encoder, decoder = (
-            None if weights is None else weights[0].float().cpu()
-            for weights in (memory.weights, output.self_weights)
-        )
+        encoder = None if memory.weights is None else memory.weights[0].float().cpu()
+        decoder = None if output.self_weights is None else output.self_weights[0].float().cpu()
         return encoder, decoder, output.weights[0].float().cpu()
 
     def with_records(
@@ -729,6 +722,15 @@ class Translator:
         qualities = self.estimator.estimate(self, translations, records)
         for translation, quality in zip(translations, qualities, strict=True):
             translation.quality = quality
+
+
+def chosen(values: Sequence[T] | None, rows: Iterable[int]) -> list[T] | None:
+    """The values at these indices; None if there are no values."""
+    return None if values is None else [values[row] for row in rows]
+
+
+def to_numpy(tensor: Tensor | None) -> np.ndarray | None:
+    return None if tensor is None else tensor.float().cpu().numpy()
 
 
 def beginning(ids: Source) -> tuple[int, ...]:
