@@ -19,13 +19,13 @@ from nmt.evaluate.calibration import (
     FILE,
     fit,
     fit_calibration,
-    is_fitted,
     read_calibration,
     reliability,
     right_words,
     some_pairs,
     write_calibration,
 )
+from nmt.evaluate.measured import was_measured
 from nmt.runs.scoring import calibrate, corpus_of
 
 PLANTED = Calibration(0.6, -0.5)
@@ -158,8 +158,8 @@ def test_reliability_by_hand():
 def test_a_calibration_belongs_to_its_weights(tmp_path):
     other = tmp_path / "other"
     write_calibration(tmp_path, ["a"], PLANTED, 10, "key")
-    assert is_fitted(tmp_path / FILE, "key")
-    assert not is_fitted(tmp_path / FILE, "other") and not is_fitted(other / FILE, "key")
+    assert was_measured(tmp_path / FILE, "key")
+    assert not was_measured(tmp_path / FILE, "other") and not was_measured(other / FILE, "key")
     assert read_calibration(tmp_path, ["a"]) == PLANTED
     assert read_calibration(tmp_path, ["b"]) is read_calibration(other, ["a"]) is None
     write_calibration(other, ["a"], Calibration(math.inf, 0.0), 10, "key")

@@ -78,14 +78,14 @@ def test_the_error_is_that_of_sentences_which_are_not_fitted_to():
     ],
 )
 def test_limits_by_hand(ordinary, planted, limit):
-    assert estimate.limit(np.array(ordinary), np.array(planted)) == pytest.approx(limit)
+    assert estimate.alarm_limit(np.array(ordinary), np.array(planted)) == pytest.approx(limit)
 
 
 def test_few_ordinary_translations_are_named():
     generator = np.random.default_rng(2)
     for _ in range(20):
         ordinary = generator.normal(generator.random(), 0.3, 500)
-        limit = estimate.limit(ordinary, generator.normal(0, 0.3, 100))
+        limit = estimate.alarm_limit(ordinary, generator.normal(0, 0.3, 100))
         assert np.mean(ordinary <= limit) <= estimate.ALARMS + 1 / 500
 
 
@@ -94,23 +94,23 @@ def test_the_least_attended_words_are_the_first_to_be_named():
     for _ in range(50):
         attention = generator.random(len(WORDS))
         least = estimate.least_attended(attention)
-        (span,) = estimate.spans(WORDS, attention, least)
+        (span,) = estimate.unattended_spans(WORDS, attention, least)
         assert span.count(" ") >= estimate.SPAN - 1
-        assert not list(estimate.spans(WORDS, attention, least - 1e-9))
+        assert not list(estimate.unattended_spans(WORDS, attention, least - 1e-9))
     assert math.isinf(estimate.least_attended(np.zeros(estimate.SPAN - 1)))
 
 
 def test_spans_by_hand():
     attention = np.array([0.1, 0.1, 0.9, 0.1, 0.2, 0.1, 0.1, 0.9])
-    assert list(estimate.spans(WORDS, attention, 0.2)) == ["w3 w4 w5 w6"]
-    everything = estimate.spans(WORDS, attention, 1.0)
+    assert list(estimate.unattended_spans(WORDS, attention, 0.2)) == ["w3 w4 w5 w6"]
+    everything = estimate.unattended_spans(WORDS, attention, 1.0)
     assert list(everything) == [" ".join(WORDS)]
 
 
 def test_a_line_is_estimated_by_its_parts():
     first = Quality(80.0, False, ("a b c",))
     second = Quality(20.0, True, ("d e f",))
-    assert estimate.joined([first, second], [1, 3]) == Quality(35.0, True, ("a b c", "d e f"))
+    assert estimate.join_qualities([first, second], [1, 3]) == Quality(35.0, True, ("a b c", "d e f"))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_line_in_parts(estimated: Run):
     whole = translation.quality
     of_parts = [part.quality for part in translation.parts]
     lengths = [len(part.ids) + 1 for part in translation.parts]
-    assert whole == estimate.joined(of_parts, lengths)
+    assert whole == estimate.join_qualities(of_parts, lengths)
     alone = [estimated.translate([part])[0].quality for part in split(translation)]
     for quality, wanted in zip(of_parts, alone, strict=True):
         assert quality.expected_chrf == pytest.approx(wanted.expected_chrf, abs=0.1)

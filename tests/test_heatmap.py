@@ -21,7 +21,6 @@ from nmt.view.heatmap import (
     NUMBER_POINTS,
     WINDOW,
     grid,
-    heatmap,
     legend_handles,
     pixels,
 )
@@ -30,6 +29,10 @@ from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
 SOURCE = ["I", "love", "you"]
 TARGET = ["je", "t'", "aime"]
+
+
+def heatmap(matrix: np.ndarray, source: list[str], target: list[str], title: str = "", **options):
+    return grid({title: matrix}, source, target, columns=1, **options)
 
 
 def corner(figure) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 
 from nmt.errors import UserError
 from nmt.view import progress
-from nmt.view.heatmap import heatmap, pixels
+from nmt.view.heatmap import grid, pixels
 from nmt.view.progress import Progress, install_logging, log_file
 from nmt.view.tensorboard import TensorBoardLogger, translation_table
 
@@ -33,7 +33,7 @@ def curve(folder, tag: str) -> list[tuple[int, float]]:
 
 def test_everything_can_be_read_back(tmp_path):
     logger = TensorBoardLogger(tmp_path)
-    figure = heatmap(np.eye(2), ["a", "b"], ["c", "d"])
+    figure = grid({"": np.eye(2)}, ["a", "b"], ["c", "d"])
     logger.scalars({"loss/train": 3.25, "lr": 0.5}, 7)
     logger.table("translations", [("ein Hund", "a dog", "a cat")], 7)
     logger.figure("attention/0", figure, 7)

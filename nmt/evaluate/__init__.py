@@ -1,2 +1,1 @@
-"""Scores: BLEU and chrF with significance tests, the alignment error rate, and weights between
-words."""
+"""Scores with significance tests, word alignments and their error rate, expected quality."""

@@ -41,8 +41,9 @@ class AlignmentScore(NamedTuple):
 def corpus_score(counts: np.ndarray) -> AlignmentScore:
     """From |A|, |S|, |A∩S| and |A∩P|; without links AER is 0, and precision and recall are 1."""
     predicted, sure, correct_sure, correct_possible = counts.tolist()
+    links = predicted + sure
     return AlignmentScore(
-        aer=1 - (correct_sure + correct_possible) / (predicted + sure) if predicted + sure else 0.0,
+        aer=1 - (correct_sure + correct_possible) / links if links else 0.0,
         precision=correct_possible / predicted if predicted else 1.0,
         recall=correct_sure / sure if sure else 1.0,
     )

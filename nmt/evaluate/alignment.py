@@ -136,7 +136,10 @@ class Alignment:
         )
 
     def drawn_links(self, links: set[Link], max_words: int | None) -> set[Link]:
-        """Links without those of words behind the first `max_words`, which are not drawn."""
+        """Links without those of words behind the first `max_words`, which are not drawn.
+
+        A link to a word that does not exist stays, so that `grid` refuses it.
+        """
         drawn = set()
         for source, target in links:
             is_link = source < len(self.word_pair.source) and target < len(self.word_pair.target)

@@ -39,14 +39,6 @@ def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | 
     return None
 
 
-def is_fitted(path: Path, key: str) -> bool:
-    """Whether what is kept in a file was written with this key."""
-    match read_json(path):
-        case {"key": kept}:
-            return kept == key
-    return False
-
-
 def write_calibration(
     run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int, key: str
 ) -> None:

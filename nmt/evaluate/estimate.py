@@ -129,7 +129,7 @@ class Estimator:
                 continue
             of_line = list(islice(remaining, len(translation.parts) or 1))
             lengths = [len(part.ids) + 1 for part in translation.parts or [translation]]
-            result.append(joined(of_line, lengths))
+            result.append(join_qualities(of_line, lengths))
         return result
 
     def find_detached(self, translator: Translator, parts: Sequence[Part]) -> list[bool]:
@@ -151,17 +151,19 @@ class Estimator:
         omitted: list[tuple[str, ...]] = [()] * len(parts)
         if self.extractor is None:
             return omitted
-        short = [
-            row
-            for row, (_, record) in enumerate(parts)
-            if length_ratio(record) <= self.fitted.short
-        ]
-        unknown = [row for row in short if parts[row][1].weights is None]
-        pairs = [(parts[row][0].source_ids, parts[row][0].ids) for row in unknown]
+        suspects: list[int] = []
+        unknown: list[int] = []  # suspects whose attention is not known yet
+        pairs: list[IdPair] = []  # of these
+        for row, (part, record) in enumerate(parts):
+            if length_ratio(record) <= self.fitted.short:
+                suspects.append(row)
+                if record.weights is None:
+                    unknown.append(row)
+                    pairs.append((part.source_ids, part.ids))
         decoded = dict(zip(unknown, translator.force_decode_all(pairs), strict=True))
-        for row in short:
+        for row in suspects:
             words, attention = attention_of_words(decoded.get(row, parts[row][1]), self.extractor)
-            omitted[row] = tuple(spans(words, attention, self.fitted.unattended))
+            omitted[row] = tuple(unattended_spans(words, attention, self.fitted.unattended))
         return omitted
 
 
@@ -170,7 +172,7 @@ def quality_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor | 
     return default_extractor(train, model) if model.has_attention else None
 
 
-def joined(of_parts: Sequence[Quality], lengths: Sequence[int]) -> Quality:
+def join_qualities(of_parts: Sequence[Quality], lengths: Sequence[int]) -> Quality:
     """The quality of a line from those of its parts, whose translations have these lengths."""
     expected = [quality.expected_chrf for quality in of_parts]
     omitted = chain.from_iterable(quality.omitted for quality in of_parts)
@@ -230,7 +232,7 @@ def attention_of_words(
     return words, totals[is_word]
 
 
-def spans(words: Sequence[str], attention: np.ndarray, most: float) -> Iterator[str]:
+def unattended_spans(words: Sequence[str], attention: np.ndarray, most: float) -> Iterator[str]:
     """The spans of SPAN words or more that each get at most so much attention [W]."""
     span: list[str] = []
     for word, value in zip([*words, ""], [*attention, math.inf], strict=True):
@@ -243,7 +245,7 @@ def spans(words: Sequence[str], attention: np.ndarray, most: float) -> Iterator[
 
 
 def least_attended(attention: np.ndarray) -> float:
-    """The smallest limit with which `spans` finds one; ∞ without SPAN words."""
+    """The smallest limit with which `unattended_spans` finds one; ∞ without SPAN words."""
     starts = range(len(attention) - SPAN + 1)
     return min((float(attention[start : start + SPAN].max()) for start in starts), default=math.inf)
 
@@ -295,7 +297,7 @@ def fit_estimator(
     pairs, others = planted_detached(kept)
     records = translator.force_decode_all(pairs)
     planted_gains = 1 - np.array([cross_entropy(record) for record in records]) / empty[others]
-    detached = limit(gains, planted_gains)
+    detached = alarm_limit(gains, planted_gains)
 
     # Omissions
     planted_ratios = []
@@ -307,7 +309,7 @@ def fit_estimator(
     short = float(np.quantile(planted_ratios, SHORT)) if planted_ratios else 0.0
     own_omitted = np.where(np.array(ratios) <= short, attended, math.inf)
     planted_omitted = np.where(np.array(planted_ratios) <= short, planted_attended, math.inf)
-    unattended = min(MOST_ATTENTION, limit(own_omitted, planted_omitted))
+    unattended = min(MOST_ATTENTION, alarm_limit(own_omitted, planted_omitted))
 
     fitted = Fitted(
         tuple(weights.tolist()),
@@ -381,7 +383,7 @@ def planted_omissions(
     return pairs
 
 
-def limit(ordinary: np.ndarray, planted: np.ndarray) -> float:
+def alarm_limit(ordinary: np.ndarray, planted: np.ndarray) -> float:
     """Up to which score a translation is named as faulty; NEVER if nothing was planted.
 
     At most ALARMS of the ordinary ones are named, and fewer if the planted ones lie apart: then the

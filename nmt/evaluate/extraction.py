@@ -119,16 +119,17 @@ def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> It
         while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
             yield from translator.tokenizers.encode_pairs(chunk)
 
-    return checked(translator, encoded())
+    return refuse_long_pairs(translator, encoded())
 
 
 def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator[IdPair]:
     """The ids of lines and of their translations; raises UserError for a pair that is too long."""
     translations = translator.translate(lines)
-    return checked(translator, ((each.source_ids, each.ids) for each in translations))
+    return refuse_long_pairs(translator, ((each.source_ids, each.ids) for each in translations))
 
 
-def checked(translator: Translator, pairs: Iterable[IdPair]) -> Iterator[IdPair]:
+def refuse_long_pairs(translator: Translator, pairs: Iterable[IdPair]) -> Iterator[IdPair]:
+    """The same pairs; raises UserError at one that is too long to record."""
     longest = max_pieces_per_side(translator)
     for number, pair in enumerate(pairs, 1):
         if max(map(len, pair)) > longest:

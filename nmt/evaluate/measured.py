@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.corpus.checksums import write_json
+from nmt.corpus.checksums import read_json, write_json
 from nmt.corpus.files import refuse_links
 
 
@@ -16,3 +16,11 @@ def write_measured(path: Path, weights: Sequence[str], content: dict[str, Any]) 
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content | {"weights": list(weights)})
+
+
+def was_measured(path: Path, key: str) -> bool:
+    """Whether a file was written with this key, so that nothing need be measured again."""
+    match read_json(path):
+        case {"key": kept}:
+            return kept == key
+    return False

@@ -204,13 +204,13 @@ class Limits(NamedTuple):
     kept: float  # of names and numbers, where there are enough of them
 
     def allow(self, figures: SetFigures) -> bool:
-        shares = (
+        is_clean = (
             figures.unsure <= self.unsure
             and figures.broken <= self.broken
             and figures.loops <= self.loops
         )
         keeps = figures.shared < FEW_SHARED or figures.kept >= self.kept * figures.shared
-        return figures.gain >= self.gain and shares and keeps
+        return figures.gain >= self.gain and is_clean and keeps
 
 
 LIMITS = {

@@ -20,7 +20,6 @@ from nmt.evaluate import calibration, estimate
 from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.evaluate.calibration import (
     fit_calibration,
-    is_fitted,
     measure_confidence,
     some_pairs,
     write_calibration,
@@ -28,6 +27,7 @@ from nmt.evaluate.calibration import (
 from nmt.evaluate.estimate import Estimator, fit_estimator, quality_extractor, write_estimate
 from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
+from nmt.evaluate.measured import was_measured
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
 from nmt.evaluate.significance import compositional_gap
 from nmt.evaluate.verdict import (
@@ -247,7 +247,7 @@ def calibrate(run: Run, corpus: Path) -> Run:
     recipe = [run.weights, asdict(run.config.decode), pairs, code]
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
     files = [run.folder / calibration.FILE, run.folder / estimate.FILE]
-    if "calibration" in run.provenance and all(is_fitted(path, key) for path in files):
+    if "calibration" in run.provenance and all(was_measured(path, key) for path in files):
         return run
 
     translator = run.with_beam(run.config.decode.beam).translator

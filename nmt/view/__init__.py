@@ -1,2 +1,1 @@
-"""Heatmaps, curves, HTML pages, TensorBoard and progress; the only package that imports TensorBoard
-and matplotlib."""
+"""Heatmaps, curves, HTML pages, TensorBoard and progress: only here matplotlib is imported."""

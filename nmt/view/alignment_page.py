@@ -38,7 +38,7 @@ class PagePair:
     # by displayed name: [target words, source words], weights in 0..1
     matrices: dict[str, np.ndarray]
     gold: GoldLinks | None = None  # sure and possible links (source word, target word), from 0
-    # per target word None or (p_t, first, last) in columns, as for `heatmap`
+    # per target word None or (p_t, first, last) in columns, as for `grid`
     window_spans: WindowSpans | None = None
 
 

@@ -97,36 +97,6 @@ def make_marks(
     return Marks(sure, possible - sure, window_spans or [])
 
 
-def heatmap(
-    matrix: np.ndarray,
-    source_words: list[str],
-    target_words: list[str],
-    title: str = "",
-    gold: GoldLinks | None = None,
-    window_spans: WindowSpans | None = None,
-    target_name: str = "target",
-    note: str = "",
-) -> Figure:
-    """A figure of weights in 0..1; matrix [target words, source words].
-
-    The title may have several lines; target_name names the axis of the target words; note ends the
-    caption. gold: (sure, possible) links (source word, target word), from 0. window_spans: for each
-    target word None or (p_t, first, last), in columns: the window of local attention reaches from
-    the left edge of the word `first` to the right edge of `last`; fractions are allowed. Raises
-    ValueError when anything does not fit.
-    """
-    return grid(
-        {title: matrix},
-        source_words,
-        target_words,
-        gold,
-        window_spans,
-        target_name,
-        note,
-        columns=1,
-    )
-
-
 def grid(
     panels: dict[str, np.ndarray],
     source_words: list[str],
@@ -137,11 +107,19 @@ def grid(
     note: str = "",
     columns: int = 2,
 ) -> Figure:
-    """One figure of many matrices over the same words, by title, such as the heads of a layer.
+    """One figure of matrices over the same words, by title, such as the heads of a layer.
 
-    The rest is as for `heatmap`, and the same on every panel: cells of one size, margins as large
-    as the longest word. `columns`: panels in a row. The figure has the size of the panels. Words,
-    legend and caption stand outside of it, and `png` makes the picture large enough for them.
+    A matrix [target words, source words] has weights in 0..1. A title may have several lines.
+    gold: (sure, possible) links (source word, target word), from 0.
+    window_spans: for each target word None or (p_t, first, last), in columns. The window of local
+        attention reaches from the left edge of the word `first` to the right edge of `last`;
+        fractions are allowed.
+    target_name: the name of the axis of the target words.
+    note: the end of the caption.
+    columns: panels in a row.
+
+    The figure has the size of the panels. Words, legend and caption stand outside of it, and `png`
+    makes the picture large enough for them. Raises ValueError if anything does not fit.
     """
     from matplotlib.figure import Figure
 
@@ -185,21 +163,24 @@ def grid(
         above = source_width
 
     # Panels, and the whole figure
-    size = width * cell_width, height * cell  # of a panel
-    across = size[0] + target_width + 0.3  # to the next panel
-    down = size[1] + above + 0.6
-    total = (columns - 1) * across + size[0], (rows - 1) * down + size[1]
-    picture_width = target_width + total[0] + 0.9  # the bar and the margins are beside the cells
+    panel_width = width * cell_width
+    panel_height = height * cell
+    across = panel_width + target_width + 0.3  # to the next panel
+    down = panel_height + above + 0.6
+    total_width = (columns - 1) * across + panel_width
+    total_height = (rows - 1) * down + panel_height
+    picture_width = target_width + total_width + 0.9  # the bar and the margins are beside the cells
     # Numbers can be read where TensorBoard's narrowest card does not shrink the picture too much
     shown_points = NUMBER_POINTS * CARD_WIDTH / (DPI * picture_width)
     numbered = large and shown_points >= READABLE_POINTS
     below = single and height > MAX_ONE_SIDED  # whether words stand there as well
     right = single and width > MAX_ONE_SIDED
-    figure.set_size_inches(*total)
+    figure.set_size_inches(total_width, total_height)
     for index, (title, matrix) in enumerate(panels.items()):
         row, column = divmod(index, columns)
-        corner = column * across / total[0], (rows - 1 - row) * down / total[1]
-        axes = figure.add_axes((*corner, size[0] / total[0], size[1] / total[1]))
+        x = column * across / total_width
+        y = (rows - 1 - row) * down / total_height
+        axes = figure.add_axes((x, y, panel_width / total_width, panel_height / total_height))
         draw_cells(axes, matrix, numbered)
         axes.set_xticks(range(0, width, step), sources[::step], rotation=rotation, **style)
         axes.set_yticks(range(0, height, step), targets[::step], **style)
@@ -214,12 +195,12 @@ def grid(
         draw_marks(axes, marks, min(1.6, 6 * cell))
 
     # The bar of colors
-    bar_height = min(size[1], 1.5) / total[1]
+    bar_height = min(panel_height, 1.5) / total_height
     bar_distance = 0.15
     if right:
         bar_distance += target_width + 0.1
-    bar_x = 1 + bar_distance / total[0]
-    bar = figure.add_axes((bar_x, 1 - bar_height, 0.1 / total[0], bar_height))
+    bar_x = 1 + bar_distance / total_width
+    bar = figure.add_axes((bar_x, 1 - bar_height, 0.1 / total_width, bar_height))
     figure.colorbar(figure.axes[0].images[0], cax=bar, ticks=[0, 0.5, 1])
     bar.tick_params(labelsize=9, length=2)
 
@@ -228,12 +209,12 @@ def grid(
     if step > 1:
         notes.append(f"one word in {step} is named")
     notes.append(note)
-    left = -target_width / total[0]
+    left = -target_width / total_width
     distance = 0.1
     if below:
         distance += above + 0.1
     text = "; ".join(filter(None, notes))
-    draw_caption(figure, marks.names, text, left, -distance / total[1], 0.25 / total[1])
+    draw_caption(figure, marks.names, text, left, -distance / total_height, 0.25 / total_height)
     return figure
 
 

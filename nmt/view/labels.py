@@ -102,7 +102,8 @@ def find_fonts(characters: frozenset[str]) -> tuple[list[str], frozenset[str]]:
     for path in sorted({*font_manager.findSystemFonts()} - known):
         with suppress(OSError, RuntimeError):  # no font, or a damaged one
             manager.addfont(path)
-    for font in sorted(manager.ttflist, key=lambda font: (font.weight != 400, font.name)):
+    regular_first = sorted(manager.ttflist, key=lambda font: (font.weight != 400, font.name))
+    for font in regular_first:
         usable = font.style == "normal" and font.name.startswith(FALLBACKS)
         if usable and font.name not in families and missing & font_characters(font.fname):
             families.append(font.name)
