@@ -59,16 +59,27 @@ def test_a_line_that_cannot_be_read_is_blank_and_named(monkeypatch):
     }
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_what_has_the_mark_of_wide_characters_is_refused(encoding):
-    with pytest.raises(UserError, match="UTF-16"):
-        chunks_of("Ja.\nNein.\n".encode(encoding))
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("Ja.\nNein.\n".encode("utf-16"), "UTF-16"),
+        ("Ja.\nNein.\n".encode("utf-32"), "UTF-16"),
+        (b"Ja.\rNein.\r", "carriage returns"),
+        (b"Ja.\r" * 5, "carriage returns"),
+    ],
+)
+def test_what_has_no_lines_is_refused_as_a_whole(content, said, monkeypatch):
+    monkeypatch.setattr(line_chunks, "LONGEST_LINE", 10)
+    monkeypatch.setattr(line_chunks, "BLOCK", 6)
+    with pytest.raises(UserError, match=said):
+        chunks_of(content)
 
 
 @given(
     content=st.binary(max_size=60)
     .map(lambda some: some.replace(b"\x01", b"\n"))
-    .filter(lambda some: some[:2] not in (b"\xff\xfe", b"\xfe\xff")),
+    .filter(lambda some: some[:2] not in (b"\xff\xfe", b"\xfe\xff"))
+    .filter(lambda some: b"\n" in some or b"\r" not in some),
     block=st.integers(1, 9),
 )
 def test_as_many_lines_as_line_ends(content, block):

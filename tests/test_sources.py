@@ -366,7 +366,8 @@ DAMAGED: list[tuple] = [
     ("a.xlf", XLIFF_2.replace('trgLang="de"', ""), "trgLang"),
     ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", "line 2, is not well-formed XML"),
     ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', "encoding"),
-    ("a.csv", "de,en\rja,yes\r", "line 1: its lines end in carriage returns"),
+    ("a.csv", "de,en\rja,yes\r", "its lines end in carriage returns"),
+    ("a.tsv", "ja\tyes\rnein\tno", "its lines end in carriage returns"),
     ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", "a.csv, line 3, is not UTF-8"),
     ("a.csv", "de,en,de\na,b,c\n", "several columns 'de'"),
     (

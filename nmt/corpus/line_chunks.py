@@ -2,8 +2,8 @@
 
 A line that cannot be read (no UTF-8, or longer than any sentence) is blank in its chunk, and the
 chunk says why, so that every line of input still has its answer. Only UTF-16, as PowerShell writes
-it, is refused as a whole, since its lines are none. What is read for training or
-scoring is strict (`parallel_text`).
+it, and lines that end in carriage returns alone are refused as a whole. What is read for training
+or scoring is strict (`parallel_text`).
 """
 
 import hashlib
@@ -19,7 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.corpus.packed import DAMAGED, PackedFile, is_damage
+from nmt.corpus.packed import (
+    CARRIAGE_RETURNS,
+    DAMAGED,
+    PackedFile,
+    has_carriage_returns_alone,
+    is_damage,
+)
 from nmt.corpus.parallel_text import BYTE_ORDER_MARK, read_pairs
 from nmt.errors import UserError
 
@@ -119,16 +125,20 @@ def chunks_of(blocks: Iterable[bytes | None], name: str, live: bool) -> Iterator
     began = 0.0
     problem = ""
     try:
-        for raw in split_lines(blocks):
-            if raw is not None:
-                if chunk.stop == 0 and raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        for line in split_lines(blocks):
+            if line is not None:
+                if chunk.stop == 0 and line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
                     problem = "it is UTF-16; convert it to UTF-8"
+                    break
+                if chunk.stop == 0 and has_carriage_returns_alone(line):
+                    problem = CARRIAGE_RETURNS
                     break
                 if not chunk.texts:
                     began = time.monotonic()
+                raw = line.removesuffix(b"\n")
                 chunk.add(raw)
                 digest.update(raw + b"\n")
-            due = live and (raw is None or time.monotonic() - began >= LONGEST_WAIT)
+            due = live and (line is None or time.monotonic() - began >= LONGEST_WAIT)
             if chunk.texts and (due or chunk.is_full):
                 chunk.digest = digest.hexdigest()
                 yield chunk
@@ -168,7 +178,7 @@ def pipe_blocks(descriptor: int) -> Iterator[bytes | None]:
 
 
 def split_lines(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-    """The lines in blocks of bytes, without line feeds, and each None among the blocks.
+    """The lines in blocks of bytes, with line feeds, and each None among the blocks.
 
     An overlong line is cut just past the limit.
     """
@@ -178,7 +188,7 @@ def split_lines(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
             yield None
             continue
         *lines, rest = (rest + block).split(b"\n")
-        yield from (line[: LONGEST_LINE + 1] for line in lines)
+        yield from (line[: LONGEST_LINE + 1] + b"\n" for line in lines)
         rest = rest[: LONGEST_LINE + 1]
     if rest:
         yield rest

@@ -50,6 +50,7 @@ FREE_RATIO = 1 << 20  # bytes of an entry below which the ratio does not matter
 # How a file of an Office before 2007 begins, and one with a password.
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
+CARRIAGE_RETURNS = "its lines end in carriage returns alone; convert them to line feeds"
 
 
 class DamagedFile(UserError):
@@ -68,6 +69,11 @@ def is_text(begin: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return bool(decoded) and "\0" not in decoded
+
+
+def has_carriage_returns_alone(first: bytes) -> bool:
+    """Whether the first line of a text is all of it, because no line ends in a line feed."""
+    return not first.endswith(b"\n") and b"\r" in first.rstrip(b"\r")
 
 
 def without_packing(path: Path) -> Path:
@@ -129,8 +135,13 @@ class PackedFile:
             raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines with their ends; raises UserError for damage and for too long a line."""
+        """The lines with their ends.
+
+        Raises UserError for damage, for too long a line, and for lines without line feeds.
+        """
         for number, line in enumerate(self.parts(lambda file: file.readline(LONGEST_LINE + 1)), 1):
+            if number == 1 and has_carriage_returns_alone(line):
+                raise UserError(f"{self}: {CARRIAGE_RETURNS}.")
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
             yield line

@@ -2,7 +2,7 @@
 
 A line ends at the byte 0x0A and nowhere else. `str.splitlines` and text-mode files also break at
 U+2028, U+0085, U+000B or a lone carriage return, which may occur inside a sentence; one such break
-shifts every later pair.
+shifts every later pair. A text without any 0x0A whose lines end in carriage returns is refused.
 """
 
 import contextlib

@@ -215,10 +215,6 @@ def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[st
     csv.field_size_limit(LONGEST_LINE)  # of this process; a field may have as much as a line
     if file.ending == ".tsv" and not is_quoted("\n".join(first)):
         return map(tsv_cells, chain(first, lines))
-    if len(first) == 1 and "\r" in first[0]:
-        raise UserError(
-            f"{file}, line 1: its lines end in carriage returns; convert the file to line feeds."
-        )
     stated = STATED.fullmatch(first[0]) if first else None
     if stated:
         return quoted_rows(file, first[1:], lines, stated[1], number=2)
