@@ -849,6 +849,7 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
         ("x" * 101 + "\tdog", "100 characters"),
         ("x\ty\n" * 5001, "20000 characters"),
         ("ein\tdog", "subword pieces"),
+        ("de\ten\nHund\tdog\nKatze\t", "glossary: 1 rows have no terms in both de and en: 3"),
     ],
 )
 def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
@@ -872,11 +873,13 @@ def test_a_glossary_of_a_request_comes_before_that_of_the_run(run, tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("Hund\tdog\nKatze\tcat\n", encoding="utf-8")
     pair = service.Pair(run.with_glossary(path), None, "de", "en", "")
-    entries = pair.glossary("Hund\tanimal").entries
-    assert {source: entry.targets for source, entry in entries.items()} == {
-        "Hund": ("animal",),
-        "Katze": ("cat",),
-    }
+    # as of a file: with names of columns, and with a spreadsheet's quotes
+    for given in ("Hund\tanimal", "\ufeffen\tde\r\nanimal\tHund\r\n", '"Hund"\t"animal"\r\n'):
+        entries = pair.glossary(given).entries
+        assert {source: entry.targets for source, entry in entries.items()} == {
+            "Hund": ("animal",),
+            "Katze": ("cat",),
+        }
     assert pair.glossary("") is None
 
 

@@ -12,7 +12,7 @@ in another language says nothing about the target.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -71,10 +71,16 @@ def term_lines(path: Path, source: str, target: str) -> list[str]:
     return tabbed_lines(str(path), list(read_lines(path)), source, target)
 
 
-def tabbed_lines(table: str, lines: list[str], source: str, target: str) -> list[str]:
+def tabbed_lines(
+    table: str,
+    lines: list[str],
+    source: str,
+    target: str,
+    warn: Callable[[str], None] = warn_once,
+) -> list[str]:
     """Lines without the quotes of a spreadsheet; the terms of a table if the first line has names.
 
-    Raises UserError.
+    `warn`: is told of rows that are left out. Raises UserError.
     """
     if is_quoted("\n".join(lines)):
         lines = [QUOTED.sub(lambda cell: without_quotes(cell[0]), line) for line in lines]
@@ -83,7 +89,7 @@ def tabbed_lines(table: str, lines: list[str], source: str, target: str) -> list
     rows = [line.split("\t") for line in lines]
     first = with_single_spaces(next((row for row in rows if any(row)), []))
     if all(first) and columns_of(source, target).named(first):
-        return table_lines(table, rows, source, target)
+        return table_lines(table, rows, source, target, warn)
     return lines
 
 
@@ -109,8 +115,14 @@ def with_single_spaces(row: Row) -> Row:
     return [" ".join(cell.split()) for cell in row]
 
 
-def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> list[str]:
-    """The terms of the rows that have both; the others are counted on stderr. Raises UserError."""
+def table_lines(
+    table: str,
+    rows: Iterable[Row],
+    source: str,
+    target: str,
+    warn: Callable[[str], None] = warn_once,
+) -> list[str]:
+    """The terms of the rows that have both; `warn` is told of the others. Raises UserError."""
     rows = list(map(with_single_spaces, rows))
     columns = columns_of(source, target)
     names: Row = []
@@ -145,12 +157,12 @@ def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> li
             shown = printable(next(filter(None, row)), 30)
             without.append(f"{number} ('{shown}')")
     if without:
-        warn_once(
+        warn(
             f"{table}: {len(without):,} rows have no terms in both {source} and {target}: "
             f"{listed(without, MOST_NAMED)}."
         )
     if forbidden:
-        warn_once(f"{table}: {forbidden:,} rows are marked as forbidden, and not used.")
+        warn(f"{table}: {forbidden:,} rows are marked as forbidden, and not used.")
     if not pairs:
         raise UserError(f"{table} has no row with terms in {source} and {target} that may be used.")
     return merged(pairs)

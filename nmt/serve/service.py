@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from nmt.corpus.language_pairs import language_pairs
 from nmt.corpus.languages import find_language, same_language
 from nmt.corpus.tags import language_tag
+from nmt.corpus.termbase import tabbed_lines
 from nmt.decode.glossary import Glossary, read_glossary
 from nmt.decode.translator import Translation
 from nmt.documents.memory import TranslationMemory
@@ -100,15 +102,22 @@ class Pair:
         rows = zip(tagged, pieces, detailed, strict=True)
         return [Sentence(*each, terms) for each in rows]
 
-    def glossary(self, lines: str) -> Glossary | None:
+    def glossary(self, text: str) -> Glossary | None:
         """The terms of a request with those of the run; None if the request has none.
 
-        Raises UserError for a term that is wrong.
+        Raises UserError for a term that is wrong, and where a file would only warn: a client sees
+        no warning.
         """
-        if not lines:
+        if not text:
             return None
+
+        def refuse(reason: str) -> None:
+            raise UserError(reason)
+
+        lines = re.split("\r?\n", text.removeprefix("\ufeff"))
+        lines = tabbed_lines("glossary", lines, self.source, self.target, refuse)
         translator = self.run.translator
-        terms = read_glossary(lines.splitlines(), translator, "glossary")
+        terms = read_glossary(lines, translator, "glossary")
         if max(map(len, terms.entries)) > TERM_CHARACTERS:
             raise Refusal(400, f"glossary: a term has at most {TERM_CHARACTERS} characters")
         return translator.terms | terms if isinstance(translator.terms, Glossary) else terms
