@@ -528,6 +528,16 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     assert (run / "evaluate" / "some.de" / "result.json").exists()
 
 
+def test_a_reference_that_is_its_source_is_named_each_time(trained: Trained, capfd, tmp_path):
+    run = copied_run(trained, tmp_path / "runs").parent
+    source = tmp_path / "some.de"
+    source.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
+    evaluate = f"evaluate {run} --source {source} --reference {source}"
+    chosen = f"translate {run} --input {source} --choose reference --reference {source}"
+    for command in (evaluate, evaluate, chosen):
+        assert "2 of 2 references are copies" in run_command(capfd, *command.split()).err
+
+
 def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files, tmp_path, capfd):
     files, write = pair_files
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)

@@ -27,6 +27,7 @@ from nmt.evaluate.comet import Comet
 from nmt.evaluate.loops import is_loop, most_repeats
 from nmt.evaluate.metrics import (
     Translated,
+    copies_warning,
     describe_scores,
     direction,
     few_lines,
@@ -419,6 +420,14 @@ def test_moses_tokenization_is_noticed(line, is_tokenized):
     warning = tokenization_warning([line] * 3 + ["A man sleeps."] * 7 + [""] * 9)
     assert (warning is not None and "3 of 10" in warning) == is_tokenized
     assert tokenization_warning([line] * 2 + ["A man sleeps."] * 7) is None
+
+
+def test_references_that_are_their_sources_are_noticed():
+    """In at least three of ten lines with letters."""
+    sources = ["Ein Hund."] * 10 + ["12:30", ""]
+    warning = copies_warning(sources, ["Ein  Hund. "] * 3 + ["A dog."] * 7 + ["12:30", ""])
+    assert warning is not None and "3 of 10" in warning
+    assert copies_warning(sources, ["Ein Hund."] * 2 + ["A dog."] * 8 + ["12:30", ""]) is None
 
 
 def test_the_best_checkpoint_has_the_lowest_loss_or_ter_and_the_highest_bleu():

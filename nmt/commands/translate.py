@@ -34,6 +34,7 @@ from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator,
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words
+from nmt.evaluate.metrics import copies_warning
 from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
@@ -187,6 +188,9 @@ def with_candidates(
                 f"--reference {reference} has {len(references):,} lines, and {source} has "
                 f"{lines:,}; line n of one must be the translation of line n of the other."
             )
+        warning = copies_warning(read_lines(PackedFile(source, errors="replace")), references)
+        if warning:
+            log.warning("%s: %s", reference, warning)
         return run.with_choice(references)
     return run
 

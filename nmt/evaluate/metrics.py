@@ -11,7 +11,7 @@ Legend: S sentences, N numbers of a sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.corpus.languages import find_language
+from nmt.corpus.words import has_letters
 from nmt.errors import UserError, choose
 from nmt.evaluate.comet import Comet
 from nmt.evaluate.translated import Translated
@@ -243,4 +244,20 @@ def tokenization_warning(references: Sequence[str]) -> str | None:
         f"{len(tokenized)} of {len(lines)} references look tokenized (such as "
         f"{tokenized[0][:60]!r}); BLEU and chrF are comparable with published ones only on raw, "
         "detokenized text."
+    )
+
+
+def copies_warning(sources: Iterable[str], references: Sequence[str]) -> str | None:
+    """A warning in words when many references are their sources, None otherwise."""
+    lines = 0
+    copies = 0
+    for source, reference in zip(sources, references, strict=True):
+        if has_letters(reference):  # numbers are the same in every language
+            lines += 1
+            copies += source.split() == reference.split()
+    if not copies or copies < SUSPICIOUS_FRACTION * lines:
+        return None
+    return (
+        f"{copies} of {lines} references are copies of their sources; a translation that leaves "
+        "its source as it is scores best on them."
     )

@@ -28,7 +28,14 @@ from nmt.evaluate.estimate import Estimator, fit_estimator, quality_extractor, w
 from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.measured import was_measured
-from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
+from nmt.evaluate.metrics import (
+    STANDARD,
+    Translated,
+    copies_warning,
+    open_scorer,
+    score,
+    tokenization_warning,
+)
 from nmt.evaluate.significance import compositional_gap
 from nmt.evaluate.verdict import (
     TrainingFigures,
@@ -177,14 +184,16 @@ def score_set(
     provenance = run.provenance | {"files": fingerprint(test_set), "scored_with": scored_with}
     if test_set.gold is not None and selector is not None:
         provenance["alignment"] = selector.provenance(test_set.gold)
+    for lines in test_set.reference_lines:
+        for warning in (tokenization_warning(lines), copies_warning(test_set.sources, lines)):
+            if warning:
+                log.warning("%s: %s", name, warning)
     stored = read_result(folder, provenance)
     measured = stored or {"provenance": provenance}
     if stored:
         hypotheses = list(read_lines(folder / "hyp"))
     else:
         references = test_set.reference_lines[0]
-        if warning := tokenization_warning(references):
-            log.warning("%s: %s", name, warning)
         with report_write_errors(folder):
             check_writable(folder)  # before the work, not after it
         if test_set.gold is not None and selector is not None:
