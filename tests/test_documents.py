@@ -941,6 +941,26 @@ def test_a_file_of_other_languages_is_refused(extension, stated, languages, is_r
     assert other in str(error.value) and " into ".join(languages) in str(error.value)
 
 
+@pytest.mark.parametrize("extension", [".xlf", ".xliff"])
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ('<source xml:lang="fr">le vélo</source>', "xml:lang of <source> is fr"),
+        ('<source>das Rad</source><target xml:lang="fr"/>', "xml:lang of <target> is fr"),
+        ('<source xml:lang="de-AT">das Rad</source><target xml:lang="en"/>', ""),
+        ('<source>das Rad</source><note xml:lang="fr"><target xml:lang="fr"/></note>', ""),
+    ],
+)
+def test_a_unit_of_other_languages_is_refused(extension, unit, said):
+    whole = document_stating(extension, "de", "en").decode()
+    data = whole.replace("<source>das Rad</source>", unit).encode()
+    if not said:
+        assert len(read_document(Path(f"a{extension}"), data, languages=("de", "en")).fields) == 1
+        return
+    with pytest.raises(UserError, match=said):
+        read_document(Path(f"a{extension}"), data, languages=("de", "en"))
+
+
 TRANSLATIONS = ["", "<translation/>", '<translation type="unfinished"></translation>']
 COMMENTS = ["", "<translatorcomment/>", "<translatorcomment>ja</translatorcomment>"]
 

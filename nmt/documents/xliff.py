@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
-from nmt.corpus.translation_memory import GETTEXT_HEADER
+from nmt.corpus.translation_memory import GETTEXT_HEADER, XML_LANG
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, shown_text, tokens
 from nmt.documents.segment import (
@@ -92,6 +92,10 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
             document.stated.append(Stated(name, element.get(name, ""), is_target))
     prefix = root.tag.removesuffix("xliff")
     for unit in root.iter(f"{prefix}trans-unit", f"{prefix}segment", f"{prefix}ignorable"):
+        for side in unit.iterchildren("{*}source", "{*}target"):
+            name = local(side)
+            code = side.get(XML_LANG, "")
+            document.stated.append(Stated(f"xml:lang of <{name}>", code, name == "target"))
         if local(unit) == "ignorable":
             leave_text(document, unit.findall("{*}source"), BESIDE)
         elif unit.get("restype") == GETTEXT_HEADER:
