@@ -174,8 +174,31 @@ def test_entities_are_judged_as_the_characters_that_they_stand_for(audit):
         given[line] = source, f"&lt;i&gt;{escaped}&lt;/i&gt;"
     _, found, _ = audit(given)
     assert found == {"HTML entities": set(range(LINES // 2 + 1, LINES + 1))}
-    given = [(f"{source} &#34;", f"{target} &amp;quot;") for source, target in given]
-    assert set(audit(given)[1]) == {"HTML entities"}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda text: f"{text} &amp;quot;", "HTML entities"),
+        (lambda text: "▁" + text.replace(" ", " ▁"), "subwords"),
+        (lambda text: text.replace("t ", "t@@ ").replace(".", " ."), "subwords"),
+        (lambda text: text.replace("s ", " &apos;s ").replace(".", " ."), "HTML entities"),
+        (lambda text: text.replace(".", " 。"), "tokenized text"),
+        (str.lower, "small letters alone"),
+    ],
+)
+def test_how_all_of_a_text_is_written_is_named_once_and_rejects_no_pair(audit, change, named):
+    given = [(change(source), change(target)) for source, target in pairs(1200)[:LINES]]
+    answer, found, _ = audit(given)
+    assert f"train has {named} throughout (source and target)" in answer.err
+    assert set(found) <= {"unlike the rest"}
+    assert len(found.get("unlike the rest", ())) < 3
+
+
+def test_that_most_pairs_are_rejected_is_said(audit):
+    given = [(source, f"<b>{target}</b>") for source, target in pairs(1200)[:LINES]]
+    answer, _, _ = audit([*pairs(99), *given[99:]], "--clean", "passed")
+    assert "most of them as 'tags'" in answer.err
 
 
 def test_what_both_sides_have_says_nothing_of_their_languages(audit):
@@ -388,7 +411,7 @@ def test_unusual_characters_are_those_of_unicode():
         "byte order mark": ["\ufeff"],
     }
     texts = [f"ein {each} Wort" for each in every if each != "\n"]
-    profile = learn_profile(*lines_of_pairs([("ja", "yes")]))
+    profile = learn_profile([("ja", "yes")])
     found = side_faults(profile, 0, Lines(texts))
     for kind, characters in wanted.items():
         assert [texts[line][4] for line in np.flatnonzero(found[kind])] == characters, kind
@@ -510,8 +533,9 @@ def test_a_repeated_pair_is_found_in_its_own_file(audit, tmp_path):
 )
 def test_other_quotation_marks_are_no_fault(source, target, is_odd):
     """One that is open on one side alone is."""
-    sides = lines_of_pairs([("ja", "yes"), (source, target)])
-    found = pair_faults(learn_profile(*sides), files_config(), *sides, np.zeros(2, bool))
+    given = [("ja", "yes"), (source, target)]
+    sides = lines_of_pairs(given)
+    found = pair_faults(learn_profile(given), files_config(), *sides, np.zeros(2, bool))
     assert found["unpaired quote"].tolist() == [False, is_odd]
 
 
@@ -519,7 +543,7 @@ def test_the_side_of_a_fault_is_named():
     """That of the target is in its file; a fault of both sides is in that of the source."""
     odd = "ein\u00adWort"
     chunk = Chunk([("ja", "yes"), (odd, "yes"), ("ja", odd), (odd, odd)], slice(0, 4), 11)
-    profile = learn_profile(*lines_of_pairs(chunk.pairs))
+    profile = learn_profile(chunk.pairs)
     found = inspect_chunk(profile, files_config(audit_examples=2), None, chunk)
     assert found.faults["invisible characters"] == [(12, 0), (13, 1), (14, BOTH)]
     assert found.texts == {12: chunk.pairs[1], 13: chunk.pairs[2]}
@@ -551,11 +575,13 @@ def test_a_report_counts_and_shows_what_was_found():
         ("train", "tags", 8, "a:0, a:1, a:2"),
     ]
     report.origins += [
-        {"origin": "a", "pairs": 300, "tokenized": "source", "in small letters": "target"},
+        {"origin": "a", "pairs": 300, "tokenized text": "source", "subwords": "target"},
         {"origin": "b", "pairs": 100, "problem": "it looks like fr"},
     ]
-    first, second, last = report.notes()
-    assert first == "300 pairs of a (throughout tokenized: source, in small letters: target)"
+    first, tokenized, subwords, second, last = report.notes()
+    assert first == "300 pairs of a"
+    assert "tokenized text throughout (source)" in tokenized and "detokenize" in tokenized
+    assert "subwords throughout (target)" in subwords
     assert second == "100 pairs of b; it looks like fr"
     assert last.startswith("7 pairs")
     page = set_html(report)

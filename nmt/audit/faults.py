@@ -20,7 +20,7 @@ from nmt.audit.profile import (
     without_capitals,
 )
 from nmt.config.schema import DataConfig
-from nmt.corpus.checks import SAMPLE, Pair, read_chunk, text_faults, without_entities
+from nmt.corpus.checks import SAMPLE, Pair, read_chunk, text_faults
 from nmt.corpus.filtering import SLACK
 from nmt.corpus.inspect.language import evidence
 from nmt.corpus.inspect.lines import (
@@ -192,7 +192,7 @@ def unlike_pairs(pairs: Sequence[Pair], data: DataConfig) -> dict[int, str]:
     reasons: dict[int, str] = {}
     if not pairs:
         return reasons
-    profile = learn_profile(*lines_of_pairs(without_entities(list(pairs[:SAMPLE]))))
+    profile = learn_profile(pairs[:SAMPLE])
     for chunk in chunks(iter(pairs), CHUNK):
         audited = inspect_chunk(profile, data, None, chunk)
         for block in audited.misaligned:
@@ -212,6 +212,8 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
     faults["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
     if profile.pairs < MIN_PAIRS:
         return faults
+    for kind in profile.processed[number]:
+        del faults[kind]
     faults["another script"] = other_script(side, profile.scripts[number])
     if not profile.tagged:
         faults["tags"] = has_tags(side)

@@ -5,11 +5,12 @@ a tenth of faulty pairs does not change what is usual.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from nmt.corpus.checks import ENTITIES, SUBWORDS, Pair, text_faults, without_entities
 from nmt.corpus.inspect.language import (
     MARGIN,
     MARGIN_UNKNOWN,
@@ -19,7 +20,17 @@ from nmt.corpus.inspect.language import (
     mean_log_probability,
     usual_scripts,
 )
-from nmt.corpus.inspect.lines import CAPITAL, NEWLINE, SMALL, Lines, is_in, mix, scripts
+from nmt.corpus.inspect.lines import (
+    CAPITAL,
+    NEWLINE,
+    SMALL,
+    Lines,
+    is_in,
+    lines_of_pairs,
+    mix,
+    scripts,
+    table_of,
+)
 from nmt.corpus.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
@@ -37,6 +48,7 @@ UNKNOWN = 0.7
 UNLIKELY = 2.0
 WORDS = 4
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
+MARKS = table_of(map(ord, ".,。、，"))
 TAG = re.compile(
     r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]"
     r"|seg|s)\b[^<>\n]{0,200}>",
@@ -65,9 +77,8 @@ def has_spaced_punctuation(side: Lines) -> np.ndarray:
     codes = side.codes
     spaced = np.zeros(len(codes), bool)
     if len(codes) > 2:
-        is_mark = (codes[1:-1] == ord(".")) | (codes[1:-1] == ord(","))
         ends = (codes[2:] == ord(" ")) | (codes[2:] == NEWLINE)
-        spaced[1:-1] = (codes[:-2] == ord(" ")) & is_mark & ends
+        spaced[1:-1] = (codes[:-2] == ord(" ")) & MARKS[codes[1:-1]] & ends
     return side.having(spaced)
 
 
@@ -135,6 +146,8 @@ class Profile:
     tagged: bool  # pairs have tags of HTML on both sides
     shouted: tuple[bool, bool]  # lines are in capitals, as is the other side if its script has them
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
+    # ENTITIES and SUBWORDS, where a program has written the text so
+    processed: tuple[set[str], set[str]]
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
     moments: np.ndarray  # of log lengths: means, standard deviations [2 2], correlation in [2 0]
@@ -182,8 +195,17 @@ def length_difference(source: Lines, target: Lines) -> np.ndarray:
     return np.sqrt(target.lengths + SLACK) - np.sqrt(source.lengths + SLACK)
 
 
-def learn_profile(source: Lines, target: Lines) -> Profile:
-    """The profile of a sample of pairs."""
+def processed(side: Lines, is_spaced: bool) -> set[str]:
+    """The kinds of faults that most lines have; fewer are enough if the text is tokenized."""
+    faults = text_faults(side)
+    usual = SEEN_OFTEN if is_spaced else HABIT
+    return {kind for kind in (ENTITIES, SUBWORDS) if share(faults[kind]) > usual}
+
+
+def learn_profile(pairs: Sequence[Pair]) -> Profile:
+    """The profile of a sample of pairs, with the characters that entities stand for."""
+    source, target = lines_of_pairs(without_entities(list(pairs)))
+    as_written = lines_of_pairs(pairs)
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
     languages = learn_language(source), learn_language(target)
@@ -191,6 +213,7 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
     def both(test: Callable[[Lines, Lines], bool]) -> tuple[bool, bool]:
         return test(source, target), test(target, source)
 
+    spaced = both(lambda side, _: share(has_spaced_punctuation(side)) > 0.3)
     return Profile(
         pairs=source.count,
         center=center,
@@ -202,7 +225,8 @@ def learn_profile(source: Lines, target: Lines) -> Profile:
         shouted=both(
             lambda side, other: share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN
         ),
-        spaced=both(lambda side, _: share(has_spaced_punctuation(side)) > 0.3),
+        spaced=spaced,
+        processed=(processed(as_written[0], spaced[0]), processed(as_written[1], spaced[1])),
         languages=languages,
         language=log_likelihood_ratio(source, target),
         moments=length_moments(source, target),

@@ -9,12 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from nmt.audit.faults import BOTH
+from nmt.corpus.checks import ENTITIES, SUBWORDS
 from nmt.corpus.origin import Origin
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 
 OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
+TOKENIZED = "tokenized text"
+SMALL_LETTERS = "small letters alone"
+# How a whole text is written, and what to do about it
+HABITS = {
+    TOKENIZED: "detokenize it, as Moses does, or translate tokenized text",
+    SMALL_LETTERS: "train with tokenizer.lowercase=true, or translate text in small letters",
+    ENTITIES: "write the characters for which they stand, or translate text with entities",
+    SUBWORDS: "join them, as nmt divides words itself",
+}
 TABLE = Path(__file__).with_name("meanings.tsv").read_text(encoding="utf-8").splitlines()
 # what each fault means, and what to do about it
 MEANINGS = dict(line.split("\t") for line in TABLE)
@@ -51,18 +61,17 @@ class SetReport:
             yield self.name, kind, fault.pairs, places
 
     def notes(self) -> Iterator[str]:
-        """A sentence for each origin: what was read, and how most of it is written."""
+        """For each origin what was read, and how most of it is written."""
         for origin in self.origins:
             note = f"{origin['pairs']:,} pairs of {origin['origin']}"
-            habits = []
-            for habit in ("tokenized", "in small letters"):
-                if habit in origin:
-                    habits.append(f"{habit}: {origin[habit]}")
-            if habits:
-                note += f" (throughout {', '.join(habits)})"
             if "problem" in origin:
                 note += f"; {origin['problem']}"
             yield note
+            for habit in filter(origin.__contains__, HABITS):
+                yield (
+                    f"{origin['origin']} has {habit} throughout ({origin[habit]}), and a model "
+                    f"learns it so; {HABITS[habit]}"
+                )
         if self.unjudged:
             yield (
                 f"{self.unjudged:,} pairs could not be judged by the models, as blank or very long "

@@ -23,15 +23,23 @@ import numpy as np
 
 from nmt.audit.faults import CHUNK, HeldOutHashes, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
-from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
+from nmt.audit.report import (
+    OTHER_LANGUAGES,
+    SMALL_LETTERS,
+    TOKENIZED,
+    UNMATCHED,
+    Fault,
+    SetReport,
+    page,
+    place,
+)
 from nmt.audit.translations import CHECKED, IMPROBABLE, SAMPLE_PAIRS, TranslationCheck
 from nmt.config.schema import DataConfig
 from nmt.corpus import corpus, sources
-from nmt.corpus.checks import Pair, without_entities
+from nmt.corpus.checks import ENTITIES, SUBWORDS, Pair
 from nmt.corpus.checksums import read_json, write_json
 from nmt.corpus.files import atomic_folder, open_atomic
 from nmt.corpus.inspect.language import describe_languages
-from nmt.corpus.inspect.lines import lines_of_pairs
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
 from nmt.corpus.origin import Origin
 from nmt.corpus.processes import map_in_order, usable_processors
@@ -213,7 +221,7 @@ class Auditor:
             raise UserError(f"{origin.word} has no pair of sentences.")
         if len(pairs) < MIN_PAIRS and self.profile is not None:
             return self.profile
-        profile = learn_profile(*lines_of_pairs(without_entities(pairs)))
+        profile = learn_profile(pairs)
         if self.profile is None or len(pairs) == SAMPLE:
             return profile
         return replace(profile, languages=self.profile.languages, language=self.profile.language)
@@ -323,7 +331,9 @@ class Auditor:
             report.add(f"no pair: {reason}", count, [entry], self.examples)
 
         about: dict[str, Any] = {"origin": origin.word, "pairs": pairs}
-        habits = {"tokenized": profile.spaced, "in small letters": profile.few_capitals}
+        habits = {TOKENIZED: profile.spaced, SMALL_LETTERS: profile.few_capitals}
+        for kind in (ENTITIES, SUBWORDS):
+            habits[kind] = kind in profile.processed[0], kind in profile.processed[1]
         for habit, of_sides in habits.items():
             if any(of_sides):
                 about[habit] = " and ".join(compress(("source", "target"), of_sides))

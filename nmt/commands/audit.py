@@ -90,6 +90,12 @@ def clean(config: Config, folder: Path, prefix: str) -> None:
     log.info("%s pairs pass: nmt train %s %s", f"{kept:,}", source, target)
     for reason, count in rejected.most_common():
         log.info("  rejected %10s  %s", f"{count:,}", reason)
+    if kept < rejected.total():
+        log.warning(
+            "More pairs are rejected than pass, most of them as '%s'; if all of the text is so, "
+            "mend it as a whole and audit it again.",
+            rejected.most_common(1)[0][0],
+        )
     harmless = ", ".join(sorted(SPELLING))
     log.info(
         "The %s others are in %s. These faults reject no pair: %s.",

@@ -65,9 +65,10 @@ PIECE_TABLE = table_of(map(ord, "@▁#"))
 CONTROLS = "control characters"
 SWAPPED = "swapped"
 SUBWORDS = "subwords"
+ENTITIES = "HTML entities"
 EXAMPLES = {
     "characters of a wrong encoding": ", such as Ã¼ for ü",
-    "HTML entities": ", such as &amp;",
+    ENTITIES: ", such as &amp;",
     SUBWORDS: ", such as Haus@@ boot or ▁Haus boot; join them, as nmt divides words itself",
 }
 
@@ -230,6 +231,6 @@ def text_faults(side: Lines) -> dict[str, np.ndarray]:
     return {
         CONTROLS: side.having(CONTROL[side.codes]) & ~side.blank,
         "characters of a wrong encoding": lost | broken,
-        "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
+        ENTITIES: side.matching(side.having(side.codes == ord("&")), ENTITY),
         SUBWORDS: side.matching(side.having(PIECE_TABLE[side.codes]), PIECES),
     }
