@@ -106,6 +106,7 @@ def test_byte_order_mark_line_ends_and_spaces_do_not_matter(tmp_path):
         ("laufen", "Laufen ist gut. Laufen! Das Laufen, laufen", "Laufen|Laufen|laufen"),
         ("Hund|laufen", "DER HUND WILL LAUFEN", "HUND|LAUFEN"),
         ("Hund", "der hund will laufen", "hund"),
+        ("kız|izin|Straße|λόγος", "KIZ İZİN STRASSE ΛΌΓΟΣ", "KIZ|İZİN|STRASSE|ΛΌΓΟΣ"),
         ("Hund", "Der hund will laufen", ""),
         ("HUND", "Hund ist da", ""),
         ("İ", "i̇ ist da", "i̇"),  # in small letters it has two characters

@@ -132,7 +132,15 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
 def known_lines() -> list[str]:
     """Lines of the tests of the filter itself."""
     items = [*chain.from_iterable(ITEMS.values()), *OTHER_NUMBERS, *ADDRESSES]
-    lines = [*LINES, "<bt> DIE STRASSE", "a@b.example.org, HAUS.DE:80/x?y", "x" * 300]
+    lines = [
+        *LINES,
+        "<bt> DIE STRASSE",
+        "DIE STRAßE",
+        "İKİ KIZ",
+        "ßßßß",
+        "a@b.example.org, HAUS.DE:80/x?y",
+        "x" * 300,
+    ]
     lines += ["<2fr> http://10.0.0.1/a", "...x", "\uf101 km", *WITHOUT_WORDS, *WITH_WORDS]
     lines += map("/".join, zip(WITHOUT_WORDS, WITH_WORDS, strict=False))
     lines += [text for item in items for text in texts(item)] + [text for text, _ in SEPARATED]

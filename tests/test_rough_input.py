@@ -110,6 +110,13 @@ def test_capitals_and_placeholders_that_run_out():
     assert protect("WO IST {Name}, 3 HUNDE?") == Protected(
         f"wo ist {X1}, {ONE} hunde?", {X1: "{Name}", ONE: "3"}, True
     )
+    for text, small in (
+        ("DIE STRAßE", "die straße"),
+        ("İKİ KIZ", "iki kız"),
+        ("ΣΑΣ ΟΔΟΣ", "σας οδος"),
+    ):
+        assert protect(text) == Protected(small, {}, True)
+    assert not protect("ßßßß").capitals
     assert not protect("USA").capitals and not protect("WO Ist das").capitals
     many = protect(", ".join(map(str, range(10, 30))))
     assert list(many.spans) == NUMBERS and many.text.endswith(

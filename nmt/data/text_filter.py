@@ -469,7 +469,7 @@ def unprotected(protected: Protected, placeholders: Collection[str]) -> Protecte
     for placeholder in placeholders:
         span = spans.pop(placeholder)
         if protected.capitals:
-            span = span.lower()
+            span = in_small_letters(span)
         text = text.replace(placeholder, span)
     return Protected(text, spans, protected.capitals)
 
@@ -509,7 +509,7 @@ def replace_spans(
             end = span.end
     joined = "".join(parts) + text[end:]
     if capitals:
-        joined = joined[:start] + joined[start:].lower()
+        joined = joined[:start] + in_small_letters(joined[start:])
     return Protected(joined, filled, capitals)
 
 
@@ -524,4 +524,16 @@ def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:
         outside += text[end : span.start]
         end = span.end
     letters = list(filter(str.isalpha, outside + text[end:]))
-    return len(letters) >= 4 and all(map(str.isupper, letters))
+    return len(letters) >= 4 and all(map(is_capital, letters)) and any(map(str.isupper, letters))
+
+
+def is_capital(letter: str) -> bool:
+    """Whether a letter is a capital, or has no capital of its own, as ß."""
+    return letter.isupper() or len(letter.upper()) > 1
+
+
+def in_small_letters(text: str) -> str:
+    """A text in small letters. In languages that have İ, such as Turkish, I is the capital of ı."""
+    if "İ" in text:
+        text = text.replace("I", "ı").replace("İ", "i")
+    return text.lower()

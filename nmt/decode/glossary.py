@@ -122,11 +122,11 @@ class Glossary:
     tokenizers: Tokenizers
 
     @cached_property
-    def lowercase_entries(self) -> dict[str, Entry]:
-        """The entries by their source in small letters; the first line wins."""
+    def folded_entries(self) -> dict[str, Entry]:
+        """The entries by their source in any case; the first line wins."""
         entries: dict[str, Entry] = {}
         for source, entry in self.entries.items():
-            entries.setdefault(source.lower(), entry)
+            entries.setdefault(folded(source), entry)
         return entries
 
     @cached_property
@@ -157,7 +157,7 @@ class Glossary:
         """
         any_case = self.tokenizers.source.lowercase or capitals or has_one_case(text)
         edges = word_edges(text)
-        longest = 1 + max(map(len, self.entries))  # İ becomes two characters in small letters
+        longest = 1 + max(map(len, self.folded_entries))  # İ may be written as two characters
         terms: list[Term] = []
         for start in edges:
             if terms and start < terms[-1].end:
@@ -174,7 +174,7 @@ class Glossary:
         """The entry whose source is this span of a text, if there is one."""
         span = text[start:end]
         if any_case:
-            entry = self.lowercase_entries.get(span.lower())
+            entry = self.folded_entries.get(folded(span))
         else:
             entry = self.entries.get(span)
         if entry is None and span[:1].isupper() and SENTENCE_END.search(text, 0, start):
@@ -377,6 +377,11 @@ class Glossary:
 def word_edges(text: str) -> list[int]:
     """The positions in a text where words begin or end."""
     return [match.start() for match in EDGE.finditer(text.translate(APOSTROPHES))]
+
+
+def folded(text: str) -> str:
+    """The same for a text in any case: ß and SS, σ and ς, and the i with and without a dot."""
+    return text.casefold().replace("i\u0307", "i").replace("ı", "i")
 
 
 def has_one_case(text: str) -> bool:

@@ -27,8 +27,8 @@ class TextFilter {
     const start = this.sentenceStart(text);
     outside = (outside + text.slice(end)).slice(start);
     const letters = outside.match(/\p{L}/gu) || [];
-    const capitals = letters.length >= 4 && letters.every(isUpper);
-    if (capitals) joined = joined.slice(0, start) + joined.slice(start).toLowerCase();
+    const capitals = letters.length >= 4 && letters.every(isCapital) && letters.some(isUpper);
+    if (capitals) joined = joined.slice(0, start) + inSmallLetters(joined.slice(start));
     return { text: joined, spans, capitals };
   }
 
@@ -103,6 +103,17 @@ function isWordPart(part) {
 
 function isUpper(letter) {
   return /^\p{Uppercase}$/u.test(letter);
+}
+
+// Whether a letter is a capital, or has no capital of its own, as ß.
+function isCapital(letter) {
+  return isUpper(letter) || [...letter.toUpperCase()].length > 1;
+}
+
+// In languages that have İ, such as Turkish, I is the capital of ı.
+function inSmallLetters(text) {
+  const dotted = text.includes("İ") ? text.replaceAll("I", "ı").replaceAll("İ", "i") : text;
+  return dotted.toLowerCase();
 }
 
 // What a space follows; see nmt/data/text_filter.py.
