@@ -39,6 +39,7 @@ batching = pytest.importorskip("nmt.serve.batching")
 fields = pytest.importorskip("nmt.serve.fields")
 models = pytest.importorskip("nmt.serve.models")
 corrections = pytest.importorskip("nmt.serve.corrections")
+routes = pytest.importorskip("nmt.serve.routes")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
 Limits = service.Limits
@@ -151,6 +152,20 @@ def test_each_text_of_a_batch_has_its_own_language(client, run):
     assert client.post("/detect", json={"q": texts[0]}).json()[0] == detected[0]
     assert client.post("/detect", json={"q": "12345"}).json() == detected[2:3]
     assert client.post("/detect", json={"q": "Привет, как дела?"}).json()[0]["language"] == "ru"
+
+
+def test_markup_says_nothing_of_the_language(client):
+    """Tags that are not closed are found as fast."""
+    marked = [
+        "<p>Sch&ouml;n, f&uuml;r Gr&ouml;&szlig;e</p>",
+        "<!-- The man is reading a book. --><p title='The woman is in the garden'>Der Mann liest.",
+        "<script>var the = 'man is reading a book';</script ><b class='is in the'>Der Mann liest",
+        "3 < 5, aber Der Mann liest ein Buch",
+    ]
+    answer = client.translate(marked, source="auto", format="html").json()
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["de"] * 4
+    for part in ("<script", "<!--", "<", "<a ", "<script></script "):
+        routes.MARKUP.sub(" ", part * 100_000)
 
 
 def test_alternatives_and_details(client, run, monkeypatch):

@@ -1,9 +1,11 @@
 """The addresses of the API. What a client sends never names a file of this machine."""
 
+import html
 import logging
 import re
 import sqlite3
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -39,15 +41,17 @@ from nmt.serve.limits import (
     check_size,
 )
 from nmt.serve.memory import on_one_line
-from nmt.serve.service import Service, named_language
+from nmt.serve.service import Service, named_language, off_loop
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
 from nmt.view.text import acts
 
 log = logging.getLogger("nmt")
 LINE_ENDS = re.compile(r"[\f\v\x85\u2028\u2029]")  # for other programs
-# What is no text of HTML
-MARKUP = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
+# What is no text of HTML. What is not closed goes on to the end, so that no text takes long
+MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[/!?]?[a-z][^>]*(?:>|\Z)", re.I | re.S
+)
 
 
 class Routes:
@@ -92,8 +96,8 @@ class Routes:
         wanted = self.wanted_of(values)
         source, target = self.languages_of(values)
         if source == "auto":
-            plain = [MARKUP.sub(" ", text) if wanted.is_html else text for text in texts]
-            guesses = [self.service.detect(text, target) for text in plain]
+            size = sum(map(len, texts))
+            guesses = await off_loop(size, self.guesses, texts, target, wanted.is_html)
             sources = [guess.language for guess in guesses]
         else:
             guesses = []
@@ -117,6 +121,14 @@ class Routes:
         for name in results[0]:
             columns[name] = [result[name] for result in results]
         return JSONResponse(columns)
+
+    def guesses(self, texts: Sequence[str], target: str, is_html: bool) -> list[Guess]:
+        """The language of each text that is to be translated into `target`; raises Refusal."""
+        guesses = []
+        for text in texts:
+            plain = html.unescape(MARKUP.sub(" ", text)) if is_html else text
+            guesses.append(self.service.detect(plain, target))
+        return guesses
 
     async def translate_from(
         self, request: Request, source: str, target: str, texts: list[str], wanted: Wanted
