@@ -110,7 +110,8 @@ def test_spans_by_hand():
 def test_a_line_is_estimated_by_its_parts():
     first = Quality(80.0, False, ("a b c",))
     second = Quality(20.0, True, ("d e f",))
-    assert estimate.join_qualities([first, second], [1, 3]) == Quality(35.0, True, ("a b c", "d e f"))
+    joined = estimate.join_qualities([first, second], [1, 3])
+    assert joined == Quality(35.0, True, ("a b c", "d e f"))
 
 
 @pytest.mark.parametrize(
