@@ -47,7 +47,8 @@ LIBRARIES = {
     "huggingface_hub": r"(corpus/hub|convert/(hugging_face|pretrained/hub)|evaluate/comet)\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
-    "lxml": r"(documents/xml_files|corpus/spreadsheets)\.py",
+    "lxml": r"documents/xml_files\.py",
+    "python_calamine": r"corpus/spreadsheets\.py",
     "sacrebleu": r"evaluate/metrics\.py",
     "comet": r"evaluate/comet\.py",
     "sentencepiece": r"(data/(train_)?tokenizer|convert/argos"

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.corpus.spreadsheets import unescape
 from nmt.documents.segment import Document, Field, Kind
 from nmt.documents.xml_files import Inline, Item, local
 
@@ -32,6 +31,7 @@ HEADER_CODE = re.compile(
     r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K(?:[0-9A-Fa-f]{6}|\d\d[+-]\d{3})|(?P<unit>[PNDTGFAZ])'
     r"|(?P<text>&)|[A-Za-z])"
 )
+ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character, as Excel writes it
 RULE_ATTRIBUTES = ("promptTitle", "prompt", "errorTitle", "error")
 
 
@@ -142,3 +142,9 @@ def quoted(formula: str) -> set[str]:
         texts.add(text)
         texts.update(part.strip() for part in text.split(","))
     return texts
+
+
+def unescape(text: str) -> str:
+    """A text without Excel's escapes, such as _x000a_ for a new line; half a character is �."""
+    text = ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
