@@ -592,7 +592,8 @@ def test_an_address_may_have_more_slashes(client):
 
 def test_the_specification_is_true(client):
     """It has the addresses that are there, and what it requires is required."""
-    paths = client.get("/spec").json()["paths"]
+    specification = client.get("/spec").json()
+    paths = specification["paths"]
     routes = {route.path: route.methods for route in app.Routes(None).all()}
     assert {path: {method.upper() for method in of} for path, of in paths.items()} == {
         path: methods - {"HEAD"} for path, methods in routes.items()
@@ -600,8 +601,12 @@ def test_the_specification_is_true(client):
     given = {"q": "a"} | SIDES
     schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert given.keys() | {"format", "alternatives", "details"} < schema["properties"].keys()
-    assert schema["properties"]["source"]["enum"] == ["de", "auto"]
-    assert schema["properties"]["target"]["enum"] == ["en"]
+    schemas = specification["components"]["schemas"]
+    assert schemas["Source"]["enum"] == ["de", "auto"]
+    assert schemas["Target"]["enum"] == ["en"]
+    references = re.findall(r'"#/components/(\w+)/(\w+)"', json.dumps(specification))
+    assert len(references) > 20
+    assert all(name in specification["components"][kind] for kind, name in references)
     for path, methods in paths.items():
         for content in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
             for name in content["schema"].get("required", []):
