@@ -548,14 +548,8 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((runs / "tiny/evaluate/a.de/result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
-    valid = [f"--valid-{name}={own}" for name in ("source", "target", "gold")]
-    for wrong, names in (
-        (["--reverse"], "--reverse"),
-        (["--gold", own, valid[0]], "--valid-source needs"),
-        (valid, "no effect"),
-    ):
-        refused = run_command(capfd, *words, *wrong)
-        assert refused.code == 2 and names in refused.err, wrong
+    refused = run_command(capfd, *words, "--reverse")
+    assert refused.code == 2 and "--reverse" in refused.err
     refused = run_command(capfd, *words[:4], "--gold", own)
     assert refused.code == 2 and "--gold" in refused.err
 

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     )
     gold = None
     if options.gold:
-        gold = read_gold(options, options.gold, Path(options.source), Path(options.target))
+        gold = read_gold(options, Path(options.source), Path(options.target))
     if gold is None or options.png or options.html:
         write_alignments(options, run, extractor, gold)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.commands import check_given
-from nmt.commands.evaluate import NEEDS, NOT_WITH, chosen_sets, valid_gold
+from nmt.commands.evaluate import NEEDS, NOT_WITH, chosen_sets
 from nmt.corpus.files import report_write_errors
 from nmt.corpus.words import count_words
 from nmt.errors import UserError
@@ -36,14 +36,13 @@ def run(options: argparse.Namespace) -> int:
             )
     sets = chosen_sets(options, name, first)
     rows = rows_to_draw(sets[0], options.sentences)
-    valid = valid_gold(options, sets)
     if (output / "config.yaml").exists():
         raise UserError(f"--output {output} is a run; name another folder.")
     with report_write_errors(output):
         check_writable(output)
     for test_set in sets.copy():
         sets += joined_sets(test_set, options.long, output / "joined")
-    comparisons, examples = compare_runs(runs, sets, options.metrics, options.samples, valid, rows)
+    comparisons, examples = compare_runs(runs, sets, options.metrics, options.samples, rows)
     sys.stdout.write(write_report(runs, comparisons, examples, output))
     log.info("%s", output / "comparison.html")
     return 0

@@ -36,11 +36,8 @@ NEEDS = {
     "--source": "--reference",
     "--reference": "--source",
     "--gold": "--source",
-    "--valid-source": "--valid-target",
-    "--valid-target": "--valid-gold",
-    "--valid-gold": "--valid-source",
     # how links are written
-    **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold --valid-gold"),
+    **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold"),
 }
 NOT_WITH = {"--source": "--split"}
 
@@ -54,14 +51,13 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("--noised takes one --reference: a noised set has one alone.")
     for test_set in test_sets:
         warn_of_size(test_set.name, len(test_set.pairs))
-    valid = valid_gold(options, test_sets)
     if options.gold and not run.translator.model.has_attention:
         log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)
     if not options.source:
         run = calibrate(run, test_sets[0].source.parent)
     selector = None
     if any(test_set.gold for test_set in test_sets):
-        selector = make_layer_selector(run, valid)
+        selector = make_layer_selector(run)
     results = score_sets(run, test_sets, selector, options.metrics)
     if options.noised:
         for test_set in test_sets:
@@ -78,32 +74,17 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
     references = list(map(Path, options.reference))
     for path in (source, *references):
         refuse_other_format(PackedFile(path))
-    gold = read_gold(options, options.gold, source, references[0]) if options.gold else None
+    gold = read_gold(options, source, references[0]) if options.gold else None
     # bytes that are not UTF-8 become ?
     name = without_packing(source).name.encode(errors="replace").decode()
     return [TestSet(name, source, references, gold)]
 
 
-def valid_gold(options: argparse.Namespace, test_sets: list[TestSet]) -> GoldAlignments | None:
-    """The pairs with links of --valid-gold; raises UserError where they would have no effect."""
-    if not options.valid_gold:
-        return None
-    if not any(test_set.gold for test_set in test_sets):
-        raise UserError(
-            "--valid-gold FILE has no effect: there are no gold links of what is scored."
-        )
-    return read_gold(
-        options, options.valid_gold, Path(options.valid_source), Path(options.valid_target)
-    )
-
-
-def read_gold(
-    options: argparse.Namespace, links: str, source: Path, target: Path
-) -> GoldAlignments:
+def read_gold(options: argparse.Namespace, source: Path, target: Path) -> GoldAlignments:
     """Pairs with gold links as --base, --reverse and --tokenized describe; raises UserError."""
     pairs = list(read_pairs(source, target))
     return read_gold_alignments(
-        Path(links), pairs, options.base, options.reverse, options.tokenized
+        Path(options.gold), pairs, options.base, options.reverse, options.tokenized
     )
 
 

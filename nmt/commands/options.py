@@ -767,15 +767,6 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
         "with --reference: gold links in Pharaoh format; also report the alignment error rate",
     )
     add_switch(parser, "--tokenized", "with links: only spaces separate words")
-    add_value(
-        parser,
-        "--valid-source",
-        "FILE",
-        "other pairs with gold links on which layer and step are chosen (default: the "
-        "validation set)",
-    )
-    add_value(parser, "--valid-target", "FILE", "target side of --valid-source")
-    add_value(parser, "--valid-gold", "FILE", "gold links of these pairs, in the format of --gold")
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:

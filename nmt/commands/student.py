@@ -310,7 +310,7 @@ def report(teacher: Run | None, student: Run, sets: list[TestSet], folder: Path)
         runs = {teacher.name: teacher} | runs
     with report_write_errors(folder):
         check_writable(folder)
-    comparisons, examples = compare_runs(runs, sets, [], SAMPLES, None, [])
+    comparisons, examples = compare_runs(runs, sets, [], SAMPLES, [])
     sys.stdout.write(write_report(runs, comparisons, examples, folder))
     if teacher is None:
         return

@@ -15,7 +15,7 @@ from nmt.config.schema import to_dict
 from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.corpus.language_pairs import target_language
 from nmt.corpus.words import count_words
-from nmt.evaluate.aer import GoldAlignments, LayerSelector
+from nmt.evaluate.aer import LayerSelector
 from nmt.evaluate.alignment import describe_extractor
 from nmt.evaluate.extraction import encode_pairs, fitting_pairs
 from nmt.evaluate.metrics import SEED, STANDARD, Translated, find_metric, open_scorer
@@ -176,19 +176,17 @@ def compare_runs(
     test_sets: Sequence[TestSet],
     metrics: Sequence[str],
     samples: int,
-    valid: GoldAlignments | None,
     rows: Sequence[int],
 ) -> tuple[list[SetComparison], list[Example]]:
     """Translate all sets, and resample the scores of all runs `samples` times.
 
-    Stored translations are used again. metrics: besides BLEU and chrF. valid: what layer and
-    decoder step are chosen on, by default the validation set of each run. rows: sentences of the
-    first set whose attention is drawn.
+    Stored translations are used again. metrics: besides BLEU and chrF. rows: sentences of the first
+    set whose attention is drawn.
     """
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
     selectors = {}
     for name, run in runs.items():
-        selectors[name] = make_layer_selector(run, valid)
+        selectors[name] = make_layer_selector(run)
 
     comparisons = []
     data = next(iter(runs.values())).config.data

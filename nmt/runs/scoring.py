@@ -311,7 +311,7 @@ def score_trained(
             bleu_before[test_set.name] = score_set(earlier, set_before).bleu
         del earlier
     run = calibrate(load([path], decode=decode, packs=packs), corpus)
-    selector = make_layer_selector(run, None)
+    selector = make_layer_selector(run)
     metrics = [] if run.config.train.metric == "loss" else [run.config.train.metric]
     results = score_sets(run, test_sets, selector, metrics)
     for result, test_set in zip(results, test_sets, strict=True):
@@ -366,17 +366,16 @@ def judge_trained(
         write_verdict(run.folder, run.weights, verdict, figures, training)
 
 
-def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
-    """What chooses layer and decoder step of a run, by default on its validation set.
+def make_layer_selector(run: Run) -> LayerSelector | None:
+    """What chooses layer and decoder step of a run, on its validation set if that has gold links.
 
     None for a model without attention.
     """
     model = run.translator.model
     if not model.has_attention:
         return None
-    corpus = corpus_of(run) if valid is None else None
-    if corpus is not None:
-        valid = corpus_set(run.config, corpus, "valid").gold
+    corpus = corpus_of(run)
+    valid = corpus_set(run.config, corpus, "valid").gold if corpus else None
     return LayerSelector(run.translator, default_extractor(run.config.train, model), valid)
 
 
