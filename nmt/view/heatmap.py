@@ -133,7 +133,7 @@ def grid(
     # Words, in fonts that have their letters
     words = [*source_words, *target_words]
     families, missing = find_fonts(frozenset("".join(map(clean, [*words, *panels]))))
-    warn_missing(words, missing)
+    warn_missing(missing)
     labels = [make_label(word, missing) for word in words]
     sources = labels[:width]
     targets = labels[width:]

@@ -4,8 +4,7 @@ matplotlib brings DejaVu Sans, which has Latin, Greek, Cyrillic, Arabic, Hebrew 
 Chinese, Japanese, Korean, Thai or Devanagari. For those an installed font is searched; a letter
 that no installed font has becomes a box, with one warning for each script. matplotlib 3.11 and
 later joins the letters of Arabic and Devanagari, and writes from right to left; an older one draws
-each letter to the right of the one before it, so right-to-left words are reversed for it, and a
-warning says that letters are not joined.
+each letter to the right of the one before it, so right-to-left words are reversed for it.
 """
 
 import functools
@@ -119,10 +118,8 @@ def font_characters(path: str) -> frozenset[str]:
     return frozenset(map(chr, FT2Font(path).get_charmap()))
 
 
-def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
-    """Warn once for each script whose letters are drawn as boxes, and if letters are not joined."""
-    import matplotlib
-
+def warn_missing(missing: Iterable[str]) -> None:
+    """Warn once for each script whose letters are drawn as boxes."""
     for character in sorted(missing):
         if "\U0001f000" <= character < "\U00020000":
             warn_script("emoji", "fonts-symbola")
@@ -131,11 +128,6 @@ def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
         else:
             script = unicodedata.name(character, "unnamed").split()[0].capitalize()
             warn_script(script, "fonts-noto-core")
-    if matplotlib.__version_info__ < (3, 11):
-        text = "".join(words)
-        is_arabic = "AL" in map(unicodedata.bidirectional, text)
-        if is_arabic or "Mc" in map(unicodedata.category, text):
-            warn_unjoined(matplotlib.__version__)
 
 
 @functools.cache
@@ -146,13 +138,4 @@ def warn_script(script: str, package: str) -> None:
         "of Debian and Ubuntu has them, elsewhere a Noto font from fonts.google.com/noto.",
         script,
         package,
-    )
-
-
-@functools.cache
-def warn_unjoined(version: str) -> None:
-    log.warning(
-        "matplotlib %s does not join the letters of Arabic, Devanagari and other scripts in "
-        "heatmaps; 3.11 does, which needs Python 3.11 or later.",
-        version,
     )
