@@ -75,6 +75,9 @@ def test_what_stands_in_a_template_of_html_stays(template):
     check_marked(".html", f'<p>«ein» {template} «Rad» <img alt="«ein» {template} «Rad»">')
 
 
+TIMES = "00:01.000 --> 00:02.000\n"
+
+
 @pytest.mark.parametrize(
     ("extension", "marked"),
     [  # statements and bars divide texts and keep their order
@@ -147,6 +150,8 @@ def test_what_stands_in_a_template_of_html_stays(template):
         (".md", "__«fett»__ «und» __«so ja»__ «da»\n"),
         (".adoc", "__«schräg»__ «und» **«fett»**\n"),
         (".md", "«für» $5(«fünf Euro») «und» $t(so) «und» $tc(so, ja)\n"),
+        (".md", "«ja» [«siehe auch» @a:1, «Seite» 5; -@{b}] «und» [@c] «so» [mail@x.de](u).\n"),
+        (".md", "[«ja @c»](u) «und» [«so @c»][r] «und» a@b.de [«so»]\n"),  # no citations
         # MDX
         (".mdx", "export const d = {\n\n e: [1],\n\n so: {}\n}\n\n«ja»\n"),
         (
@@ -160,6 +165,13 @@ def test_what_stands_in_a_template_of_html_stays(template):
         (".adoc", "[cols=2*]\n|===\n|«ein Rad» 2+|«so»\n\na|«ja»\n|===\n"),
         (".adoc", "[source,ruby]\nputs ja\n\n....\nso\n....\n\n«ja»\n"),
         (".adoc", "image::a.png[«ein Bild»,300px,align=left]\n\nvideo::b.mp4[width=9]\n\n«ja»\n"),
+        (
+            ".adoc",
+            "«das» ((«Rad *ist*»)) «da» (((«Ding», «Rad»))) indexterm2:[«so»]. (((«Ding»)))\n",
+        ),
+        (".adoc", "indexterm:[«Ding»,«Rad»] «ja» («so (ja))».\n\n(((«Rad»)))\n"),
+        # subtitles
+        (".vtt", f"WEBVTT\n\n{TIMES}«das» <ruby>«字»<rt>じ</rt>«漢»<rt.a>カ</rt></ruby> «da.»\n"),
         (".adoc", '«siehe» <<a,«das Rad»>> «und» [.x]«_so_» "`«ja»`" «a_b»\n'),
     ],
 )

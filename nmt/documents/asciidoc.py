@@ -16,7 +16,16 @@ from typing import NamedTuple
 from nmt.documents.emphasis import asciidoc_emphasis
 from nmt.documents.markdown import InlineReader
 from nmt.documents.plain_text import newline_of
-from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Part, Segment, left_if_letters
+from nmt.documents.segment import (
+    AS_CODE,
+    COMMENTS,
+    PLACEHOLDER,
+    Kind,
+    Part,
+    Segment,
+    left_if_letters,
+    text_part,
+)
 
 VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*)[ \t]*$")
 DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,}|'{3,}|<{3,}|\+)[ \t]*$")
@@ -56,11 +65,13 @@ class AsciiDocReader(InlineReader):
     """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
 
     PATTERN = re.compile(
-        r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]{0,500}\["
+        r"(?P<index>(?:\(\(\(|indexterm:\[)(?P<terms>[^()\[\]=\n]+)(?:\)\)\)|\])"
+        r"|\(\((?!\()[^()\n]+\)\)(?!\)))"
+        r"|(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image|indexterm2)::?)[^\s\[\]]{0,500}\["
         r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
         r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
-        r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]"
+        r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\[\[[^\[\]\n]+\]\]"
         rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|(?!__)(?:{PLACEHOLDER}))"
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
@@ -72,8 +83,30 @@ class AsciiDocReader(InlineReader):
     def escape(self, text: str) -> str:
         return text
 
+    def read_match(self, markup: re.Match[str], end: int) -> int:
+        """As of Markdown; ((a term)) for the index is text, and so is each of (((its, levels)))."""
+        start, stop = markup.span()
+        if markup.lastgroup != "index":
+            return super().read_match(markup, end)
+        if markup["terms"]:
+            first, last = markup.span("terms")
+            parts: list[Part] = [self.text[start:first]]
+            for index, term in enumerate(re.split(r"(\s*,\s*)", markup["terms"])):
+                parts.append(term if index % 2 else text_part(term, term, layout=quoted_term))
+            self.builder.add(Kind.POINT, [*parts, self.text[last:stop]])
+        else:
+            self.builder.add(Kind.OPEN, ["(("], "((")
+            self.read(start + 2, stop - 2)
+            self.builder.add(Kind.CLOSE, ["))"], "((")
+        return stop
+
     def escape_start(self, line: str) -> str:
         return LINE_START.sub("{empty}", line)
+
+
+def quoted_term(term: str) -> str:
+    """A term of the index, in quotation marks if it has a comma, which would divide it."""
+    return f'"{term}"' if "," in term and '"' not in term else term
 
 
 Piece = tuple[int, int, Part]  # what is text or left, with its place

@@ -109,6 +109,10 @@ LINK_START = re.compile(
 )
 LINE_BREAK = re.compile(r"<br\s*/?>|<!--(?:(?!<!--).)*?-->", re.IGNORECASE | re.DOTALL)
 BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<comment><!--)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
+# [see @key, p. 5; -@{key}] of Pandoc
+KEY = r"-?@(?:\{[^{}\s]+\}|\w(?:[\w:.#$%&+?<>~/-]*\w)?)"
+CITATION = re.compile(rf"\[(?:[^\[\]@\n]{{0,60}}\s)?{KEY}(?=[\s,;\]])[^\[\]]*\]")
+CITATION_SIGNS = re.compile(rf"(?:\s*(?:[,;\[\]]|(?<!\w){KEY}))+\s*")
 LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
     r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
@@ -1039,14 +1043,16 @@ class InlineReader:
             is_label = False
         is_too_deep = self.depth == DEEPEST or (self.is_link and not is_image)
         if not (has_target or is_label) or is_too_deep:
+            citation = CITATION.fullmatch(self.text, match.start(), close + 1)
+            if citation:
+                self.builder.add(Kind.UNIT, self.citation_parts(citation), shown=citation[0])
+                return citation.end()
             self.builder.add_text(match[0])
             return start
 
         after = target.end() if target else close + 1
         if is_image:
-            image = type(self)(self.text, self.labels, self.is_cell, self.ends, self.depth + 1)
-            image.read(start, close)
-            alternative = image.build(self.text[start:close])
+            alternative = self.part_apart(start, close)
             parts = ["![", alternative, *self.target_parts(target, start, close, after)]
             self.builder.add(Kind.POINT, parts)
             return after
@@ -1056,6 +1062,23 @@ class InlineReader:
         self.is_link = False
         self.builder.add(Kind.CLOSE, self.target_parts(target, start, close, after), "link")
         return after
+
+    def part_apart(self, start: int, end: int) -> Part:
+        """What stands in a sentence and is a text of its own."""
+        reader = type(self)(self.text, self.labels, self.is_cell, self.ends, self.depth + 1)
+        reader.read(start, end)
+        return reader.build(self.text[start:end])
+
+    def citation_parts(self, citation: re.Match[str]) -> list[Part]:
+        """Of a citation: its keys and signs stay, and words between them are texts."""
+        parts: list[Part] = []
+        position = citation.start()
+        for signs in CITATION_SIGNS.finditer(self.text, *citation.span()):
+            if position < signs.start():
+                parts.append(self.part_apart(position, signs.start()))
+            parts.append(signs[0])
+            position = signs.end()
+        return parts
 
     def is_in_chain(self, start: int, end: int) -> bool:
         """Whether brackets stand right behind a word or a bracket, or right before one."""

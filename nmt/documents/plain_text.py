@@ -12,6 +12,7 @@ from nmt.corpus.words import SPACELESS, has_letters
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
+    RUBY,
     Kind,
     Left,
     Malformed,
@@ -162,6 +163,7 @@ LINE = {
 }
 INLINE_PATTERN = (
     r"(?P<drawing>BRACE[^{}\r\n]*\\p[1-9][^{}\r\n]*\}[^{}\r\n]*)|(?P<space>\\h)"
+    r"|(?P<reading><rt(?:\.[^<>\r\n]*)?>[^<>\r\n]*</rt>)"
     r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|<[\d:.]+>|(?P<block>BLOCK)"
 )
 INLINE = re.compile(INLINE_PATTERN.replace("BRACE", r"\{").replace("BLOCK", r"\{[\\/][^{}\r\n]*\}"))
@@ -329,6 +331,8 @@ def line_segment(text: str, kind: str, group: Sequence[Line], start: int) -> Par
             raw = match[0]
             if match["drawing"]:
                 raw = Left(raw, AS_CODE)
+            elif match["reading"]:
+                raw = left_if_letters(raw, RUBY)
             elif match["block"] and "\\" not in raw:
                 raw = left_if_letters(raw, COMMENTS)
             builder.add(tag_kind, [raw], name.lower())
