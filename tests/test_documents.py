@@ -289,6 +289,12 @@ def test_lines_of_text_join_only_where_they_are_full():
     assert sentences_of(".txt", f"{full}\n{full}\nvoll\nwar\n") == [f"{full} {full} voll", "war"]
 
 
+def test_cells_between_tabs_are_no_sentence_together():
+    text = "\tDer Hund\tDie Katze\t\tEin Vogel\n"
+    assert sentences_of(".txt", text) == ["Der Hund", "Die Katze", "Ein Vogel"]
+    assert translated(".txt", text, str.upper) == text.upper()
+
+
 @pytest.mark.parametrize("quote", ["> ", ">> ", "> > ", ">"])
 def test_full_lines_of_a_quotation_are_a_paragraph(quote):
     lines = textwrap.wrap("Zeile " * 40, 60, initial_indent=quote, subsequent_indent=quote)

@@ -137,6 +137,11 @@ def test_forms_and_json_are_answered_alike(client, run):
     text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
     answer = client.translate([text, " \n"]).json()
     assert answer["translatedText"] == [f"{first}  {second}\n\n  {first} \n", " \n"]
+    for end in "\t\r\f\v\x85\u2028\u2029":  # no sentence goes over the end of a cell or line
+        of_ends = f"{end}{SOURCES[0]}{end}{SOURCES[1]}{end}"
+        assert (
+            client.translate(of_ends).json()["translatedText"] == f"{end}{first}{end}{second}{end}"
+        )
 
 
 def test_each_text_of_a_batch_has_its_own_language(client, run):
@@ -696,6 +701,7 @@ def test_a_suggestion_is_kept_line_by_line(keeping, run):
         ({"s": "\ud800"}, "s is not text"),
         ({"q": "a\nb"}, "q has 2 lines and s has 1"),
         ({"q": " ", "s": " "}, "q has 0 lines"),
+        ({"s": "\u200b \u00ad"}, "s has 0"),  # the text was answered with nothing
         ({"s": "x" * 2001}, "2000 characters"),
         ({"q": "x" * 2001}, "2000 characters"),
         ({"s": "a\x1bb"}, "control"),

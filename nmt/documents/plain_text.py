@@ -131,6 +131,9 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
         begin = bullet.end()
     stop = max(begin, len(raw.rstrip()))
     text = raw[begin:stop]
+    if len(lines) == 1 and "\t" in text:  # cells of a table, which are no sentence together
+        cells = re.split("(\t+)", text)
+        return [raw[:begin], *(text_part(cell, cell) for cell in cells), raw[stop:]]
     layout: Callable[[str], str] = str
     if len(lines) > 1:
         prefix = quote_of(lines[1])

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from nmt.corpus.checks import Pair
+from nmt.corpus.normalization import normalize
 from nmt.corpus.parallel_text import is_unicode
 from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
@@ -327,10 +328,11 @@ def corrected_lines(text: str, correction: str) -> list[Pair]:
             f"Invalid request: s has U+{ord(found[0]):04X}, at which other programs end a line; "
             "write a space or a new line",
         )
-    lines = [on_one_line(line) for line in text.split("\n") if line.strip()]
+    # What is invisible is blank
+    lines = [on_one_line(line) for line in text.split("\n") if normalize(line).strip()]
     corrected = []
     for line in correction.split("\n"):
-        if line.strip():
+        if normalize(line).strip():
             corrected.append(line.replace("\t", " ").strip())
     if len(lines) != len(corrected) or not lines:
         raise Refusal(

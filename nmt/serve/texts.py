@@ -21,6 +21,8 @@ from nmt.documents.segment import (
 from nmt.documents.translation import Row, as_it_is, sentence_spans
 from nmt.serve.memory import Memory
 
+# What no sentence goes over: the end of a line or a page for some program, or that of a cell
+CELL = re.compile(r"[^\t\r\f\v\x85\u2028\u2029]+")
 MOST_COMPARED = 50  # sentences of a text for which something similar is looked for
 
 
@@ -80,8 +82,11 @@ class Text:
             return [(start, len(line.rstrip()))]
         bullet = item.match(line)
         begin = bullet.end() if bullet else 0
-        spans = sentence_spans(line[begin:], base_code(language))
-        return [(begin + start, begin + stop) for start, stop in spans]
+        spans = []
+        for cell in CELL.finditer(line, begin):
+            for start, stop in sentence_spans(cell[0], base_code(language)):
+                spans.append((cell.start() + start, cell.start() + stop))
+        return spans
 
     def part(self, sentence: str) -> Part:
         """What the memory has of a sentence, or else a segment."""
