@@ -172,6 +172,9 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".adoc", "indexterm:[«Ding»,«Rad»] «ja» («so (ja))».\n\n(((«Rad»)))\n"),
         # subtitles
         (".vtt", f"WEBVTT\n\n{TIMES}«das» <ruby>«字»<rt>じ</rt>«漢»<rt.a>カ</rt></ruby> «da.»\n"),
+        (".adoc", "«ja»,footnote:[«das ist» *«so»*.] «und» footnote:a[], footnoteref:[b,«da»].\n"),
+        (".adoc", "«das ist eine footnote:[offen und da»\n"),
+        (".adoc", "«ein» [line-through]#«Rad»# «und» [.a.b]*«so»*\n"),
         (".adoc", '«siehe» <<a,«das Rad»>> «und» [.x]«_so_» "`«ja»`" «a_b»\n'),
     ],
 )

@@ -67,13 +67,14 @@ class AsciiDocReader(InlineReader):
     PATTERN = re.compile(
         r"(?P<index>(?:\(\(\(|indexterm:\[)(?P<terms>[^()\[\]=\n]+)(?:\)\)\)|\])"
         r"|\(\((?!\()[^()\n]+\)\)(?!\)))"
-        r"|(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image|indexterm2)::?)[^\s\[\]]{0,500}\["
+        r"|(?P<note>footnote:[\w-]*\[|footnoteref:\[[\w-]+,)"
+        r"|(?P<open>(?:https?://|(?:link|xref|mailto|image|indexterm2)::?)[^\s\[\]]{0,500}\["
         r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
         r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
         r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\[\[[^\[\]\n]+\]\]"
         rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|(?!__)(?:{PLACEHOLDER}))"
-        r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
+        r"|(?P<run>(?:\[[.#%\w][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
     UNBROKEN = re.compile("(?!)")
@@ -84,8 +85,18 @@ class AsciiDocReader(InlineReader):
         return text
 
     def read_match(self, markup: re.Match[str], end: int) -> int:
-        """As of Markdown; ((a term)) for the index is text, and so is each of (((its, levels)))."""
+        """As of Markdown; ((a term)) for the index is text, and so is each of (((its, levels))).
+
+        The text of a footnote is apart from its sentence.
+        """
         start, stop = markup.span()
+        if markup.lastgroup == "note":
+            close = self.ends.brackets.get(self.text.index("[", start), end)
+            if close >= end:
+                self.builder.add_text(markup[0])
+                return stop
+            self.builder.add(Kind.POINT, [markup[0], self.part_apart(stop, close), "]"])
+            return close + 1
         if markup.lastgroup != "index":
             return super().read_match(markup, end)
         if markup["terms"]:
