@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from nmt.documents.formats import open_document, read_document
 from nmt.documents.markdown import count_blocks
-from nmt.documents.segment import segments
+from nmt.documents.segment import FIRST_UNIT, segments
 from nmt.errors import UserError
 
 TEMPLATES = (
@@ -180,6 +180,31 @@ TIMES = "00:01.000 --> 00:02.000\n"
 )
 def test_structure_stays_and_text_is_translated(extension, marked):
     check_marked(extension, marked)
+
+
+LINES = [  # of a text with lines, and its texts
+    (["Dienstag: 10 Uhr", "Sonntag: zu"], ["Dienstag: 10 Uhr", "Sonntag: zu"]),
+    (["Zeiten:", "Mo: 9 Uhr", "Di: 10", "oder so"], ["Zeiten:", "Mo: 9 Uhr", "Di: 10 oder so"]),
+    (["Hier ist der", "Grund: es regnet"], ["Hier ist der Grund: es regnet"]),
+    (["Er sagt: das", "Rad ist http://x.de da"], ["Er sagt: das Rad ist http://x.de da"]),
+]
+
+
+@pytest.mark.parametrize(("lines", "texts"), LINES)
+@pytest.mark.parametrize(
+    ("extension", "end"), [(".html", "<br>\n"), (".md", "  \n"), (".md", "<br>"), (".adoc", " +\n")]
+)
+def test_lines_with_labels_are_texts_of_their_own(lines, texts, extension, end):
+    document = end.join(lines)
+    shown = [text.replace("http://x.de", chr(FIRST_UNIT)) for text in texts]
+    assert sentences_of(extension, document) == shown
+    upper = document.upper().replace("HTTP://X.DE", "http://x.de").replace("<BR>", "<br>")
+    assert translated(extension, document, str.upper) == upper
+
+
+def test_tabs_of_plain_text_are_between_texts():
+    check_marked(".txt", "«Name»\t«Preis»\n«Rad und Tat» \t\t «zwei Räder»  \n\t- \t«so»\t5\n")
+    assert sentences_of(".txt", "Name\tRad\n") == ["Name", "Rad"]
 
 
 MENU = ["Startseite", "Über uns", "Kontakt"]

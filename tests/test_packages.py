@@ -121,6 +121,15 @@ def word_text(data: bytes) -> str:
     return files_in(data)["word/document.xml"].partition("<w:p>")[2].partition("</w:p>")[0]
 
 
+@pytest.mark.parametrize(("thing", "texts"), [("tab", ["Preis", "Rad"]), ("br", ["Preis Rad"])])
+def test_tabs_are_between_texts_and_breaks_in_one(thing, texts):
+    document = word(f"<w:r><w:t>Preis</w:t><w:{thing}/><w:t>Rad</w:t></w:r>")
+    assert sentences_of(".docx", document) == texts
+    thing = {"tab": "<text:tab/>", "br": "<text:line-break/>"}[thing]
+    content = f"<a xmlns:text='text'><text:p>Preis{thing}Rad</text:p></a>"
+    assert sentences_of(".odt", pack({"content.xml": content})) == texts
+
+
 def test_a_soft_hyphen_is_of_a_word_of_the_source():
     data = word(run("Ein Fahr") + "<w:r><w:softHyphen/></w:r>" + run("rad"))
     assert sentences_of(".docx", data) == ["Ein Fahrrad"]

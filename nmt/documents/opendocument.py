@@ -25,7 +25,7 @@ MEMBERS = r"(.*/)?(content|styles)\.xml|meta\.xml"
 PARAGRAPHS = {"p", "h", "index-title-template", "header-decl", "footer-decl"}
 FILTERS = {"filter-condition", "filter-set-item"}
 PAIRS = {"span": "", "a": "", "meta": "", "meta-field": "", "ruby": "ruby-base"}
-BREAKS = {"line-break", "tab"}
+BREAKS = {"line-break": Kind.BREAK, "tab": Kind.SEPARATOR}
 SIDES = {"start": Kind.OPEN, "end": Kind.CLOSE}  # the end of a name: of a bookmark, of a change
 DELETED = "deleted text"
 FIELDS = "fields"
@@ -174,7 +174,7 @@ class OdfInline(TreeInline):
                 if has_text(items):
                     return Item(Kind.PAIR, child, items=items)
         if name in BREAKS:
-            return Item(Kind.BREAK, child)
+            return Item(BREAKS[name], child)
         thing, _, side = name.rpartition("-")
         if thing and side in SIDES:
             values = attributes(child)
@@ -217,7 +217,7 @@ def ends_with_space(items: list[Item], depth: int) -> bool:
             return item.text[-1:].isspace()
         if item.kind == Kind.PAIR:
             return ends_with_space(item.items, depth + 1)
-        if item.kind == Kind.BREAK or local(item.thing) == "s":
+        if item.kind in (Kind.BREAK, Kind.SEPARATOR) or local(item.thing) == "s":
             return True
         if item.kind == Kind.UNIT:
             return False

@@ -58,6 +58,7 @@ class Dialect:
     # with text of the sentence inside: where, or "" in themselves
     pairs: dict[str, str] = field(default_factory=dict)
     breaks: Collection[str] = ()  # they divide the lines of a paragraph
+    separators: Collection[str] = ()  # texts of their own are on both sides
     heads: Collection[str] = ()  # they stay at the beginning of what they are in
     units: Collection[str] = ()  # they have a place in the sentence, as a symbol has
     dropped: Collection[str] = ()  # marks of a spelling checker or of the last layout
@@ -179,6 +180,8 @@ class RunInline(Inline):
                     return Item(Kind.PAIR, (piece, holder, plain), items=items), plain
         if name in dialect.breaks:
             return Item(Kind.BREAK, [piece]), None
+        if name in dialect.separators:
+            return Item(Kind.SEPARATOR, [piece]), None
         if name == dialect.ends:
             return Item(Kind.END, [piece]), None
         if name in dialect.units or (reason and name not in ("del", "moveFrom", "rPh")):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, AnyStr, NamedTuple
 
 from nmt.corpus.words import Span, has_letters
@@ -30,6 +30,7 @@ BLANK = " \t\r\n\f"
 # No characters; they stand for markup inside a message of ICU.
 STAND_INS = "".join(map(chr, range(0xFDD1, 0xFDF0)))
 SEPARATOR = "\n"  # between two texts of one segment, which are different sentences
+LABEL = re.compile(r"\W*[^\W\d_][^:.!?\n]{0,40}:(?![\w/])")
 NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
 # What a program puts in its place, by its shape: anything between doubled or signed brackets, a
 # name with a sign before it or around it. None looks further than some hundred characters, so that
@@ -584,9 +585,19 @@ class SegmentBuilder:
         self.add(Kind.UNIT, parts, shown=text[header.start() : end])
         return end
 
+    def text_of_lines(self) -> str:
+        """The text; between two lines that both begin with a label, "Sunday: closed", are two."""
+        text = "".join(self.pieces)
+        starts = [0, *(tag.position for tag in self.tags if tag.kind == Kind.BREAK)]
+        characters = list(text)
+        for line, following in pairwise(starts):
+            if LABEL.match(text, line, following) and LABEL.match(text, following):
+                characters[following - 1] = SEPARATOR
+        return "".join(characters)
+
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment without space at its end; without words `raw`, with the reason for that."""
-        text = "".join(self.pieces).rstrip(f" {SEPARATOR}")
+        text = self.text_of_lines().rstrip(f" {SEPARATOR}")
         after = [tag for tag in self.tags if tag.position > len(text)]
         if after and after[0].kind in (Kind.OPEN, Kind.POINT):
             after[0].parts.insert(0, self.space)

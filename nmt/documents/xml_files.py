@@ -351,7 +351,7 @@ def is_edge(item: Item, is_paired: bool) -> bool:
         return not is_paired
     if item.kind == Kind.TEXT:
         return not item.text.strip()
-    return item.kind in (Kind.BREAK, Kind.POINT, Kind.END)
+    return item.kind in (Kind.BREAK, Kind.SEPARATOR, Kind.POINT, Kind.END)
 
 
 def divide(items: Sequence[Item]) -> list[list[Item]]:
