@@ -95,6 +95,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".json", '{"a": "«Rufe `das a|b da` auf.»", "b": "|das Rad|die Räder|"}'),
         (".md", "{% if x %}\n«ein Rad»\n{% endif %}\n"),
         # tags of other kinds
+        (".json", '["- «das» [«Rad»](/so/da#b)\\n- «ja» [«Haus»](https://x.de/a) «[nein] (so)»"]'),
         (".html", '<p>[box a="1"]«ein Rad»[/box], [«sic»]</p>'),
         (".html", "<p>«das» <0>«ist»</0> <1/>«so»</p>"),
         # HTML

@@ -67,6 +67,9 @@ SHORTCODE = (
     rf"\[(?P<opens>[A-Za-z][\w-]*){ATTRIBUTES}\]|\[/(?P<closes>[A-Za-z][\w-]*)\]"
     r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
 )
+# [text](target) of Markdown, which messages and other texts may have too
+TARGET = r"\]\([^()\s]{1,500}\)"
+LINK = rf"(?P<link_start>\[(?=[^\[\]\n]{{1,300}}{TARGET}))|(?P<link_end>{TARGET})"
 # of ICU: {n, plural, one {# dog} other {# dogs}}; and Java's {0,choice,0#no dogs|1#one dog}
 # And {{PLURAL:$1|one dog|many dogs}} of MediaWiki.
 MESSAGE = (
@@ -81,7 +84,7 @@ BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 # between the forms of a plural (|||| of Polyglot), or the parts of a title
 BAR = r"(?<=\s)\|(?:\|\|\|)?(?=\s)"
 KEPT = re.compile(  # in plain text
-    rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}"
+    rf"(?P<message>{MESSAGE})|{SHORTCODE}|{LINK}|(?P<bar>{BAR})|{PLACEHOLDER}"
     rf"|&(?:#\d+|\w+);|{UNITS.pattern}|[{STAND_INS}]"
 )
 # emphasis of Markdown may not end before a space
@@ -470,6 +473,10 @@ class SegmentBuilder:
             return self.add_message(text, match)
         if name:
             self.add(Kind.CLOSE if match["closes"] else Kind.OPEN, [raw], f"[{name}")
+        elif match["link_start"]:
+            self.add(Kind.OPEN, [raw], "link")
+        elif match["link_end"]:
+            self.add(Kind.CLOSE, [raw], "link")
         elif match["bar"] or STATEMENT.match(match[0]):
             self.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
         else:
