@@ -19,6 +19,7 @@ from nmt.documents.segment import (
     Part,
     SegmentBuilder,
     left_if_letters,
+    text_part,
 )
 
 SHORTEST_WIDTH = 40  # of lines that are full
@@ -28,7 +29,6 @@ BULLET = re.compile(r"[ \t\ufeff]*[-*+•–]+[ \t]+")
 ITEM = re.compile(rf"{BULLET.pattern}|[ \t\ufeff]*\(?(?:\d{{1,3}}|[a-zA-Z])[.)][ \t]+")
 
 
-COLUMN_END = re.compile(r"(?<=\S)( *\t[ \t]*)(?=\S)")
 # The signs before a line of a mail that somebody answers
 QUOTE = re.compile(r"[ \t\ufeff]*>[> \t]*")
 
@@ -132,7 +132,7 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
     stop = max(begin, len(raw.rstrip()))
     text = raw[begin:stop]
     if len(lines) == 1 and "\t" in text:  # cells of a table, which are no sentence together
-        cells = re.split("(\t+)", text)
+        cells = re.split(r"(\s*\t\s*)", text)
         return [raw[:begin], *(text_part(cell, cell) for cell in cells), raw[stop:]]
     layout: Callable[[str], str] = str
     if len(lines) > 1:
@@ -140,13 +140,7 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
         prefix = prefix or lines[1][: len(lines[1]) - len(lines[1].lstrip())]
         layout = partial(wrap, width=width, prefix=prefix, newline=newline_of(raw))
     words = re.sub(rf"(?m)^{QUOTE.pattern}", "", text) if quote else text
-    builder = SegmentBuilder()
-    for index, piece in enumerate(COLUMN_END.split(words)):
-        if index % 2:
-            builder.add(Kind.SEPARATOR, [piece])
-        else:
-            builder.add_text(piece)
-    return [raw[:begin], builder.build(text, layout), raw[stop:]]
+    return [raw[:begin], text_part(words, text, layout=layout), raw[stop:]]
 
 
 # --------------------------------------------------------------------------------------------------
