@@ -28,15 +28,15 @@ MARKED_PAIR = (f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}."
 
 
 def noisy(
-    pairs: list[tuple[str, str]], seed: int = 1, marks: list[str] = MARKS, **noise: float
+    pairs: list[tuple[str, str]], seed: int = 1, placeholders: list[str] = MARKS, **noise: float
 ) -> list[NoisyLine]:
     marked = [not set(source).isdisjoint(PLACEHOLDERS) for source, _ in pairs]
-    return add_noise(pairs.__getitem__, marked, Noise(**noise), marks, Random(seed))
+    return add_noise(pairs.__getitem__, marked, Noise(**noise), placeholders, Random(seed))
 
 
-def outcomes(pair: tuple[str, str], marks: list[str] = MARKS, **noise: float) -> Counter:
+def outcomes(pair: tuple[str, str], placeholders: list[str] = MARKS, **noise: float) -> Counter:
     """How often a pair becomes what."""
-    lines = noisy([pair] * 10_000, marks=marks, **noise)
+    lines = noisy([pair] * 10_000, placeholders=placeholders, **noise)
     return Counter((line.source, line.target) for line in lines)
 
 

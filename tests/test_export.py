@@ -372,7 +372,7 @@ def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vo
     assert complete(longest) == [Hypothesis(longest[:-1], 0.0)]
 
     sides = SimpleNamespace(
-        source=SimpleNamespace(placeholders=[30]), target=SimpleNamespace(placeholders=[31])
+        source=SimpleNamespace(placeholder_ids=[30]), target=SimpleNamespace(placeholder_ids=[31])
     )
     faster = CTranslate2Translator(**(same | {"tokenizers": sides}))
     for count in (0, 1, 2):

@@ -43,7 +43,7 @@ def tokenizer_of(prefix: int) -> SimpleNamespace:
     return SimpleNamespace(
         pieces=lambda ids: [f"▁{number}" for number in ids],
         prefix_length=lambda ids: prefix,
-        placeholders=(),
+        placeholder_ids=(),
     )
 
 
@@ -236,7 +236,7 @@ def test_a_model_describes_its_recorded_attention(name, small_model):
 def test_a_search_of_given_columns_has_the_score_of_a_free_one(begins, small_model, monkeypatch):
     """The pieces that name a language have no probability in either."""
     translator = translator_of(small_model("transformer"))
-    placeholders = SimpleNamespace(placeholders=(), size=VOCABULARY)
+    placeholders = SimpleNamespace(placeholder_ids=(), size=VOCABULARY)
     both = Tokenizers(placeholders, placeholders)  # type: ignore[arg-type]
     monkeypatch.setattr(Tokenizers, "protects", False)
     translator = replace(translator, tokenizers=both)
@@ -260,7 +260,7 @@ def test_a_search_ends_with_the_learned_positions(begin, small_model, monkeypatc
     positions = model.target_positions
     positions.table = torch.nn.Parameter(positions.table[:20].detach())
     translator = translator_of(model, max_pieces=14)
-    side = SimpleNamespace(placeholders=(), size=VOCABULARY)
+    side = SimpleNamespace(placeholder_ids=(), size=VOCABULARY)
     monkeypatch.setattr(Tokenizers, "protects", False)
     decode = replace(translator.decode, avoid_loops=False)
     translator = replace(translator, tokenizers=Tokenizers(side, side), decode=decode)  # type: ignore[arg-type]

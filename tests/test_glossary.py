@@ -259,7 +259,7 @@ class Words:
     """A tokenizer whose pieces are words."""
 
     lowercase = False
-    placeholders: tuple[int, ...] = ()
+    placeholder_ids: tuple[int, ...] = ()
 
     def __init__(self, vocabulary: str) -> None:
         self.vocabulary = vocabulary.split()

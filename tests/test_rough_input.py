@@ -155,7 +155,7 @@ def test_numbers_that_the_targets_write_otherwise_are_the_models_to_translate(tm
     lines = [*(f"{number} Hunde gehen heim" for number in range(10, 40)), "mit {x} heim"]
     digits = str.maketrans("0123456789", "০১২৩৪৫৬৭৮৯")
     found = train(tmp_path, lines, [line.translate(digits) for line in lines])
-    assert found.protects and found.source.marks == OTHERS
+    assert found.protects and found.source.placeholders == OTHERS
     assert found.protect_sources(["{x} geht um 8 heim"])[0].spans == {X1: "{x}"}
 
 
@@ -197,11 +197,11 @@ def test_placeholders_of_training_pairs_become_others_on_both_sides(tokenizers):
     pairs = [("der Hund geht um 8:15 heim",) * 2] * 30 + [("ein Haus steht am Fluss",) * 2] * 30
     texts = Texts(tokenizers, pairs)
     variation = Variation(tokenizers, 0.0, Noise(copy=1e-9), (99, 99))
-    marks = set(tokenizers.source.placeholders)
+    placeholders = set(tokenizers.source.placeholder_ids)
     seen = set()
     for source, target, row in variation.vary(texts, np.arange(60), 60, 1):
         assert source.tolist() == target.tolist()
-        found = marks.intersection(source.tolist())
+        found = placeholders.intersection(source.tolist())
         assert len(found) == (row < 30)
         seen |= found
     assert len(seen) > 5

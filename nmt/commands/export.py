@@ -20,7 +20,7 @@ from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_
 from nmt.corpus.checksums import MANIFEST, damaged_files, read_json, write_manifest
 from nmt.corpus.files import atomic_folder, refuse_links
 from nmt.corpus.parallel_text import read_lines
-from nmt.data.augmentation import FINAL, MARK, invented_spans
+from nmt.data.augmentation import FINAL, PLACEHOLDER, invented_spans
 from nmt.errors import UserError
 from nmt.runs.folders import PRETRAINED, find_checkpoints
 from nmt.runs.results import check_writable, stored_scores
@@ -135,7 +135,7 @@ def check_plain_copies(run: Run, format: Format) -> None:
 def lines_with_spans(run: Run, corpus: Path) -> tuple[list[str], list[list[str]]]:
     """Sentences of the validation set with invented numbers and addresses, and these of each."""
     tokenizers = run.translator.tokenizers
-    marks = tokenizers.source.marks
+    placeholders = tokenizers.source.placeholders
     sources = filter(str.strip, read_lines(corpus / f"valid.{run.config.data.source}"))
     protected = tokenizers.protect_sources(list(islice(sources, PLAIN_LINES)))
     generator = Random(1)
@@ -143,10 +143,11 @@ def lines_with_spans(run: Run, corpus: Path) -> tuple[list[str], list[list[str]]
     spans = []
     for number, sentence in enumerate(protected):
         text = sentence.text
-        if not MARK.search(text):  # it gets a placeholder before its last sign
-            mark = marks[number * len(marks) // len(protected)]
+        if not PLACEHOLDER.search(text):  # it gets a placeholder before its last sign
+            placeholder = placeholders[number * len(placeholders) // len(protected)]
             end = FINAL.search(text)
-            text = f"{text[: end.start()]} {mark}{end[0]}" if end else f"{text} {mark}"
+            stop = end.start() if end else len(text)
+            text = f"{text[:stop]} {placeholder}{text[stop:]}"
         invented = invented_spans(text, generator)
         lines.append(text.translate(invented))
         spans.append(list(invented.values()))

@@ -325,7 +325,9 @@ class CTranslate2Translator(Translator):
         if ids[-1:] != [EOS] or len(ids) > limit or PAD in ids or BOS in ids:
             return False
         tokenizers = self.tokenizers
-        pairs = zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False)
+        pairs = zip(
+            tokenizers.source.placeholder_ids, tokenizers.target.placeholder_ids, strict=False
+        )
         for of_source, of_target in pairs:
             if ids.count(of_target) != (of_source in source):
                 return False

@@ -197,13 +197,16 @@ class HtmlExport(Export):
     def data(self, about: dict[str, Any]) -> dict[str, Any]:
         """What the worker needs besides the graphs: model.json, tokenizers, what is protected."""
         source, target = self.translator.tokenizers
-        tables: dict[str, Any] = {"source": tokenizer_table(source), "placeholders": source.marks}
+        tables: dict[str, Any] = {
+            "source": tokenizer_table(source),
+            "placeholders": source.placeholders,
+        }
         tables["normalization"] = [SPACES.pattern, INVISIBLE.pattern]
         if not about["joint"]:
             tables["target"] = tokenizer_table(target)
         rules = None
         if about["protects"]:
-            rules = {"rules": filter_rules(source.marks), "tags": sorted(source.tags)}
+            rules = {"rules": filter_rules(source.placeholders), "tags": sorted(source.tags)}
         return {"about": about, "tables": tables, "filter": rules}
 
 
@@ -311,7 +314,7 @@ def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
 
 
-def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
+def filter_rules(placeholders: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
     """The patterns of nmt/data/text_filter.py for JavaScript, and a tokenizer's placeholders."""
     words = {}
     for name, pattern in WORD_PATTERNS.items():
@@ -323,8 +326,8 @@ def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
     return {
         "pattern": javascript_pattern(SPANS.pattern),
         "tag": javascript_pattern(TAG.pattern),
-        "numbers": [mark for mark in NUMBERS if mark in marks],
-        "others": [mark for mark in OTHERS if mark in marks],
+        "numbers": [each for each in NUMBERS if each in placeholders],
+        "others": [each for each in OTHERS if each in placeholders],
         "edges": EDGES,
         "words": words,
     }

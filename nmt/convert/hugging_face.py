@@ -332,7 +332,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """What gives the pieces of `tokenizer.encode` and </s>, and text again."""
     pieces = tokenizer.all_pieces
     tags = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
-    whole = sorted({*tags, *tokenizer.placeholders})  # they are never divided
+    whole = sorted({*tags, *tokenizer.placeholder_ids})  # they are never divided
     spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
     divided: dict[str, Any] = spaces
     if whole:

@@ -16,7 +16,7 @@ People type what no clean corpus has, so a training line may get noise of these 
   that the model also copies them where no text filter runs, as in Argos Translate.
 
 Doubled spaces need no noise: the tokenizer reads them as one. Everything here is a function of the
-texts and the random generator; the order of the draws is part of what a seed means.
+texts and the random generator. Another order of the draws would change what a seed gives.
 """
 
 import re
@@ -49,7 +49,7 @@ WRITTEN_AS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
 )
 SYLLABLES = list(map("".join, product("bdfgklmnprstvwz", "aeiou", ("", "n", "r", "l", "s"))))
-MARK = re.compile(f"[{''.join(NUMBERS + OTHERS)}]")
+PLACEHOLDER = re.compile(f"[{''.join(NUMBERS + OTHERS)}]")
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ def add_noise(
     texts_of: Callable[[int], Pair],
     marked: Sequence[bool],
     noise: Noise,
-    marks: Collection[str],
+    placeholders: Collection[str],
     generator: Random,
     known_tags: Collection[str] = (),
 ) -> list[NoisyLine]:
     """The lines that have noise; the pairs of other rows stay as they are, and are not read.
 
     `texts_of` gives the pair of a row, with placeholders. `marked` says for each row whether its
-    pair has some; these always get others. `marks` are the placeholders that the tokenizer has.
+    pair has some; these always get others. `placeholders` are those of the tokenizer.
     `known_tags` before a source stay. Two to four pairs are merged if they have the same tags,
     which then stand there once, and if at most one is marked.
     """
@@ -125,9 +125,9 @@ def add_noise(
         if noise.names:
             words += words_of_shared_scripts(pair)
         if marked_pairs:
-            pair = renumber(pair, marks, generator)
+            pair = renumber(pair, placeholders, generator)
         if copy:
-            pair = add_copies(pair, marks, generator)
+            pair = add_copies(pair, placeholders, generator)
         if name:
             pair = add_name(pair, invented_name(words or SYLLABLES, generator), generator)
         source, target = pair
@@ -164,24 +164,24 @@ def join_pairs(pairs: Iterable[Pair], known_tags: Collection[str]) -> tuple[str,
     return tags.pop(), (" ".join(sources), " ".join(targets))
 
 
-def renumber(pair: Pair, marks: Collection[str], generator: Random) -> Pair:
+def renumber(pair: Pair, placeholders: Collection[str], generator: Random) -> Pair:
     """The same pair with other placeholders of the same kind, so that all of them are learnt."""
     table: dict[str, str] = {}
     for kind in (NUMBERS, OTHERS):
-        known = [mark for mark in kind if mark in marks]
+        known = [each for each in kind if each in placeholders]
         table.update(zip(known, generator.sample(known, len(known)), strict=True))
     translation = str.maketrans(table)
     source, target = pair
     return source.translate(translation), target.translate(translation)
 
 
-def add_copies(pair: Pair, marks: Collection[str], generator: Random) -> Pair:
+def add_copies(pair: Pair, placeholders: Collection[str], generator: Random) -> Pair:
     """A pair with a placeholder that is the same on both sides, or the target as its own source."""
     source, target = pair
     if generator.random() < ORIGINAL_COPY:
         return target, target
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
-    free = [mark for mark in kind if mark in marks and mark not in source]
+    free = [each for each in kind if each in placeholders and each not in source]
     if not free:
         return pair
     placeholder = generator.choice(free)
@@ -268,9 +268,9 @@ def invented_name(words: Sequence[str], generator: Random) -> str:
 def invented_spans(text: str, generator: Random) -> dict[int, str]:
     """What may stand for each placeholder of a text, for str.translate."""
     spans = {}
-    for mark in dict.fromkeys(MARK.findall(text)):
-        invent = invented_number if mark in NUMBERS else invented_address
-        spans[ord(mark)] = invent(generator)
+    for placeholder in dict.fromkeys(PLACEHOLDER.findall(text)):
+        invent = invented_number if placeholder in NUMBERS else invented_address
+        spans[ord(placeholder)] = invent(generator)
     return spans
 
 
@@ -415,12 +415,12 @@ class Variation:
             tokenizer = self.tokenizers.source
             row_of_piece = np.repeat(np.arange(len(rows)), sources.lengths)
             marked = np.zeros(len(rows), bool)
-            marked[row_of_piece[np.isin(sources.ids, tokenizer.placeholders)]] = True
+            marked[row_of_piece[np.isin(sources.ids, tokenizer.placeholder_ids)]] = True
             lines = add_noise(
                 texts_of,
                 marked.tolist(),
                 self.noise,
-                tokenizer.marks,
+                tokenizer.placeholders,
                 Random(seed + 2),
                 tokenizer.tags,
             )

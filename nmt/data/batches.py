@@ -189,7 +189,7 @@ def sorted_batches(
 def split_sorted(
     order: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int
 ) -> list[np.ndarray]:
-    """Row numbers in batches; `order` is that of the rows sorted by their lengths."""
+    """The row numbers of each batch; `order` has the rows sorted by their lengths."""
     runs = length_runs(source, target)
     bounds = batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget)
     return [order[start:stop] for start, stop in pairwise(bounds)]

@@ -5,9 +5,9 @@ MAX_MAPPED_BYTES the ids are read sentence by sentence instead of through the ma
 mapped page makes up to 2 MiB of the file count as the program's memory, and a thousand accesses all
 of it. A read costs 3 µs more.
 
-The training pairs of a large corpus are in several files, shards, of which two are open at a time.
-A start reads the manifest and the lengths in all shards, a table of some thousand rows for each; a
-shard is opened, and its sha256 checked, when its plan is made.
+The training pairs of a large corpus are in several files, called shards. Two of them are open at a
+time. At first only the manifest and the table of lengths are read, some thousand rows for each
+shard. A shard is opened, and its sha256 checked, when its plan is made.
 """
 
 from bisect import bisect_right

@@ -31,8 +31,8 @@ class Tokenizer:
     """A SentencePiece model; encoded sentences have no BOS and no EOS.
 
     `model` is the serialized model. `prefixes` are the ids that a sentence begins with, by the tag
-    before it; those of "" where it has none. `added` are words that are one piece each wherever
-    they stand, as the added tokens of an imported model.
+    before it, or by "" without a tag. `added` are words that are always one piece each, as the
+    added tokens of an imported model.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Tokenizer:
         self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
         # The placeholders that are pieces, and their ids; none without tokenizer.protect
         to_id = self.processor.piece_to_id
-        self.marks = [piece for piece in PLACEHOLDERS if to_id(piece) != UNK]
-        self.placeholders = list(map(to_id, self.marks))
+        self.placeholders = [piece for piece in PLACEHOLDERS if to_id(piece) != UNK]
+        self.placeholder_ids = list(map(to_id, self.placeholders))
 
     def encode(self, text: str) -> list[int]:
         """The most probable pieces of a sentence."""
@@ -214,7 +214,7 @@ class Tokenizers(NamedTuple):
     @property
     def protects(self) -> bool:
         """Whether there are placeholders for what must not be translated (tokenizer.protect)."""
-        return bool(self.source.placeholders and self.target.placeholders)
+        return bool(self.source.placeholder_ids and self.target.placeholder_ids)
 
     def check_languages(self, texts: Sequence[str], start: int) -> None:
         """Raise UserError for a source without the tag of one of several target languages.
@@ -253,7 +253,7 @@ class Tokenizers(NamedTuple):
         """Sources as they are translated."""
         if not self.protects:
             return [Protected(text) for text in texts]
-        return [protect(text, self.source.tags, self.source.marks) for text in texts]
+        return [protect(text, self.source.tags, self.source.placeholders) for text in texts]
 
     def encode_sources(self, protected: Sequence[Protected]) -> list[Encoded]:
         """The ids of sources as they are translated, and what their translations begin with."""
@@ -273,7 +273,7 @@ class Tokenizers(NamedTuple):
             if has_tags and (tag := source.partition(" ")[0]) in self.target.prefixes:
                 target = f"{tag} {target}"
             if self.protects:
-                pair = protect_pair(source, target, self.source.tags, self.source.marks)
+                pair = protect_pair(source, target, self.source.tags, self.source.placeholders)
             else:
                 pair = Protected(source), Protected(target)
             protected.append(pair)

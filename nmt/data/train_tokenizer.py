@@ -42,8 +42,8 @@ def train_tokenizers(
     `tags` are words of the source that are one piece each, such as <tatoeba>. Raises UserError
     where the size is too small.
     """
-    marks = copied_marks(source_file, target_file) if config.protect else []
-    pieces = [*tags, *marks]
+    placeholders = copied_placeholders(source_file, target_file) if config.protect else []
+    pieces = [*tags, *placeholders]
     if config.joint:
         joint = Tokenizer(
             train_sentencepiece(config, [source_file, target_file], pieces), config.lowercase
@@ -51,13 +51,13 @@ def train_tokenizers(
         tokenizers = Tokenizers(joint, joint)
     else:
         source = Tokenizer(train_sentencepiece(config, [source_file], pieces), config.lowercase)
-        target = train_sentencepiece(config, [target_file], marks)
+        target = train_sentencepiece(config, [target_file], placeholders)
         tokenizers = Tokenizers(source, Tokenizer(target, config.lowercase))
     with report_write_errors(folder):
         tokenizers.save(folder)
 
 
-def copied_marks(source_file: Path, target_file: Path) -> list[str]:
+def copied_placeholders(source_file: Path, target_file: Path) -> list[str]:
     """The placeholders of the text filter that a corpus has a use for.
 
     Those of numbers are left out if the targets lack the numbers of the sources: some languages

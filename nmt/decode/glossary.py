@@ -290,7 +290,7 @@ class Glossary:
         kept: list[Span] = []
         _, spans = piece_spans(record.target_pieces)
         for span, id in zip(spans, ids, strict=True):
-            if id in self.tokenizers.target.placeholders:
+            if id in self.tokenizers.target.placeholder_ids:
                 kept.append(span)
         for other in self.source_terms(source):
             kept += self.target_spans(ids, other.entry)

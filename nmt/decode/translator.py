@@ -1,7 +1,7 @@
 """The translator: from lines of text to translations, in order, one chunk after another.
 
-A chunk is what is in memory at once; a line of it that is too long has several parts. An engine is
-a subclass of `Translator` with a search of its own, as nmt/convert/ctranslate2_folder.py has it.
+A chunk is what is in memory at once. A line that is too long is divided into parts. An engine is a
+subclass of `Translator` with a search of its own (nmt/convert/ctranslate2_folder.py).
 
 B batch, L layers, H heads, S source pieces, T target pieces, W words.
 """
@@ -166,7 +166,9 @@ class Translation:
             start = tokenizers.source.sentence_start(part.source_ids)
             sentences.append(tokenizers.source.decode(part.source_ids[start:]))
         source = " ".join(sentences)
-        return changed_spans(source, self.text, tokenizers.source.tags, tokenizers.source.marks)
+        return changed_spans(
+            source, self.text, tokenizers.source.tags, tokenizers.source.placeholders
+        )
 
     @cached_property
     def log_probabilities(self) -> list[float]:
@@ -386,14 +388,14 @@ class Translator:
         text = target_tokenizer.decode(ids)
         if source.spans:
             missing = []
-            for mark, source_id, target_id in zip(
-                source_tokenizer.marks,
+            for placeholder, source_id, target_id in zip(
                 source_tokenizer.placeholders,
-                target_tokenizer.placeholders,
+                source_tokenizer.placeholder_ids,
+                target_tokenizer.placeholder_ids,
                 strict=False,
             ):
                 if source_id in source and target_id not in ids:
-                    missing.append(source.spans.get(mark, mark))
+                    missing.append(source.spans.get(placeholder, placeholder))
             text = " ".join([text, *missing]).strip()
         searched = hypothesis.log_probabilities
         return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
@@ -545,8 +547,8 @@ class Translator:
         elif self.decode.avoid_loops or self.tokenizers.protects:
             constraint = LoopAndPlaceholderConstraint.start(
                 source.repeat_interleave(copies, 0),
-                self.tokenizers.source.placeholders,
-                self.tokenizers.target.placeholders,
+                self.tokenizers.source.placeholder_ids,
+                self.tokenizers.target.placeholder_ids,
                 avoid_loops=self.decode.avoid_loops,
             )
         first_pieces = None

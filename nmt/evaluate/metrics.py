@@ -61,13 +61,13 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Metric:
-    """An entry of METRICS; `open` takes the target language, and what follows = in the name."""
+    """An entry of METRICS; `open` takes the target language and the variant."""
 
     label: str
     open: Callable[[str, str], Scorer]
     higher_is_better: bool = True
     digits: int = 2  # after the point, in tables
-    variant: str = ""  # what stands behind = in its name
+    variant: str = ""  # what follows = in its name, as in comet=CHECKPOINT
 
 
 class SacreBleu:

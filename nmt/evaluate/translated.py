@@ -11,8 +11,8 @@ from nmt.errors import UserError
 class Translated:
     """A translated set: its translations, one or more references of each sentence, and the sources.
 
-    Translations and references are compared in Unicode's form NFC, in which models write: `ü` is
-    one character or two, and both look alike.
+    Translations and references are compared in Unicode's form NFC, in which models write: `ü` can
+    be one character or two, which look alike.
     """
 
     hypotheses: Sequence[str]

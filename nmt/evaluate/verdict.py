@@ -72,7 +72,7 @@ class SetFigures:
     # share of those with an invented word or one twice in a row, beyond that of the references
     broken: float
     shared: int = 0  # names and numbers that source and reference have in common
-    kept: int = 0  # of which the translation has so many
+    kept: int = 0  # how many of them the translation has
 
     @property
     def gain(self) -> float:
@@ -87,8 +87,8 @@ class TrainingFigures:
 
     pairs: int  # of the training text
     passes: float  # over them
-    minutes: float | None  # None where something else ended the training
-    is_rising: bool  # the validation score was, at the end
+    minutes: float | None  # None if something other than time ended the training
+    is_rising: bool  # the validation score was still rising at the end
     is_early: bool = False  # the training stopped, since nothing became better
 
 

@@ -9,7 +9,6 @@ which is the encoder's units in each direction times the directions.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +95,39 @@ def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
     return sequence.gather(1, index)
 
 
-class Bahdanau(EncoderDecoder):
+class RecurrentModel(EncoderDecoder):
+    """The embeddings and the encoder, which both recurrent models have."""
+
+    def __init__(
+        self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool
+    ) -> None:
+        super().__init__()
+        self.target_embedding = nn.Embedding(target_size, config.embedding_size)
+        source_embedding = self.target_embedding
+        if not (config.tie_embeddings and joint):
+            source_embedding = nn.Embedding(source_size, config.embedding_size)
+        self.encoder = RecurrentEncoder(config, source_embedding)
+
+    def add_attention(self, config: RecurrentConfig, memory_size: int) -> None:
+        """Make the attention of a configuration, and the loss that it may need."""
+        query_size = config.hidden_size
+        score = make_score(config.score, query_size, memory_size, config.max_positions)
+        window = make_window(
+            config.window,
+            query_size,
+            config.window_radius,
+            config.window_narrowing_batches,
+            config.position_scale_exponent,
+        )
+        self.attention = SingleHeadAttention(
+            score, window, config.attention_type, config.hard_attention_gradient
+        )
+        if self.attention.uses_reinforce:
+            uniform = -math.log(self.target_embedding.num_embeddings)
+            self.reinforce = Reinforce(config.hard_attention_entropy, uniform)
+
+
+class Bahdanau(RecurrentModel):
     """Attention with s_{t-1} before the step (Bahdanau 2015 A.1.2, A.2).
 
     c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) with s_0 = tanh(W h←_1). The output
@@ -115,19 +146,12 @@ class Bahdanau(EncoderDecoder):
     def __init__(
         self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool
     ) -> None:
-        super().__init__()
+        super().__init__(config, source_size, target_size, joint)
         embedding = config.embedding_size
         hidden = config.hidden_size
-        self.target_embedding = nn.Embedding(target_size, embedding)
-        source_embedding = self.target_embedding
-        if not (config.tie_embeddings and joint):
-            source_embedding = nn.Embedding(source_size, embedding)
-        self.encoder = RecurrentEncoder(config, source_embedding)
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
-        self.attention = make_attention(config, memory_size)
-        if self.attention.uses_reinforce:
-            self.reinforce = Reinforce(config.hard_attention_entropy, -math.log(target_size))
+        self.add_attention(config, memory_size)
         self.cell = ContextGRU(embedding, memory_size, hidden)
         maxout_size = config.maxout_size or embedding
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
@@ -182,7 +206,7 @@ class Bahdanau(EncoderDecoder):
         return decoder_output(outputs, after, attentions, weights or self.returns_guided_weights)
 
 
-class Luong(EncoderDecoder):
+class Luong(RecurrentModel):
     """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]) (Luong 2015 §3).
 
     With input feeding the next step also reads h̃_t, without dropout (§3.3). Without input feeding
@@ -194,24 +218,17 @@ class Luong(EncoderDecoder):
     def __init__(
         self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool
     ) -> None:
-        super().__init__()
+        super().__init__(config, source_size, target_size, joint)
         embedding = config.embedding_size
         hidden = config.hidden_size
         self.uses_attention = config.attend == "after_step"
         self.input_feeding = config.input_feeding and self.uses_attention
-        self.target_embedding = nn.Embedding(target_size, embedding)
-        source_embedding = self.target_embedding
-        if not (config.tie_embeddings and joint):
-            source_embedding = nn.Embedding(source_size, embedding)
-        self.encoder = RecurrentEncoder(config, source_embedding)
         feed_size = embedding if self.input_feeding else 0
         self.stack = StackedRNNCell(
             config.cell, embedding, hidden, config.num_layers, feed_size, config.dropout
         )
         if self.uses_attention:
-            self.attention = make_attention(config, hidden)
-            if self.attention.uses_reinforce:
-                self.reinforce = Reinforce(config.hard_attention_entropy, -math.log(target_size))
+            self.add_attention(config, hidden)
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(config.dropout)
         output_size = embedding if self.uses_attention else hidden
@@ -324,20 +341,7 @@ def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
     return torch.cat(tensors, 1)
 
 
-def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:
-    """The attention of a configuration, with its score and its window."""
-    score = make_score(config.score, config.hidden_size, memory_size, config.max_positions)
-    window = make_window(
-        config.window,
-        config.hidden_size,
-        config.window_radius,
-        config.window_narrowing_batches,
-        config.position_scale_exponent,
-    )
-    return SingleHeadAttention(score, window, config.attention_type, config.hard_attention_gradient)
-
-
-def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]) -> None:
+def initialize(model: RecurrentModel, tie: bool, input_weights: Iterable[Tensor]) -> None:
     """Initialise the weights of a model, and tie its output layer to the target embedding if asked.
 
     Matrices are initialised by Glorot's rule, recurrent ones as orthogonal, embeddings with the
@@ -363,7 +367,7 @@ def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]
             for name, parameter in module.named_parameters():
                 if name.startswith("bias_ih"):  # of both directions
                     parameter.data.chunk(4)[1].fill_(1.0)
-    embedding = cast(nn.Embedding, model.target_embedding)
+    embedding = model.target_embedding
     for weight in input_weights:
         weight.detach().mul_(embedding.embedding_dim**0.5)
     if tie:

@@ -2,9 +2,9 @@
 
 Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was
 made with. `last.safetensors` also holds what a training needs to be resumed: optimizer and train
-state. All of it is one file, since one file is replaced atomically: weights never stand beside the
-optimizer of another update. If a training has frozen weights, its `last.safetensors` lacks them:
-they are the parent's.
+state. They are in one file, because one file can be replaced atomically: weights are never combined
+with the optimizer of another update. If a training has frozen weights, its `last.safetensors` lacks
+them: they are the parent's.
 
 A file is in the safetensors format. Its last 32 bytes are the tensor `sha256`, the SHA-256 hash of
 all bytes before it. The hash shows that a file is as it was written, but not who wrote it. So

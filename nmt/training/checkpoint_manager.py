@@ -291,7 +291,7 @@ class CheckpointManager:
     def replace_best(self) -> float | None:
         """Put the best of average and step-N in the place of a lost best.safetensors.
 
-        Returns its score; None if there is none of them.
+        Returns its score, or None if all of them are missing.
         """
         metric = self.config.train.metric
         scores = {}

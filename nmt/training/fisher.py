@@ -1,7 +1,7 @@
 """Fisher information: how much each weight decides about the translations of a text.
 
-A mean of two models that is weighted by it keeps the weights that old text needs, and takes those
-of new text elsewhere (Matena & Raffel 2022 §2.2).
+It weights the mean of two models: where old text needs a weight, it is kept, elsewhere that of the
+new text is taken (Matena & Raffel 2022 §2.2).
 """
 
 from collections.abc import Iterable

@@ -89,7 +89,7 @@ def token_losses(
     The tokens are at the places `real` [N] (None: everywhere); padding has no logits. With hidden
     [2 B T D] each token has two predictions, one after the other: −log p [2 N].
 
-    sampled: the number of pieces that are drawn for the softmax; 0: it has the whole vocabulary.
+    sampled: how many pieces are drawn for the softmax; 0: the softmax has the whole vocabulary.
     """
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias

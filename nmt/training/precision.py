@@ -42,9 +42,9 @@ def select_precision(name: str, device: torch.device, is_training: bool = False)
     """`auto` is bf16 where its products are faster, else fp32; in training it may be fp16.
 
     On CUDA bf16 is faster from compute capability 8.0 on. From 7.0 on (V100, T4) there are units
-    for fp16, in which a model is trained. It is searched in fp32, since the sums of a model that
+    for fp16, in which a model is trained. Search uses fp32 there, since the sums of a model that
     was trained in another format may be too large for fp16. A CPU with units for bf16 is timed.
-    On other devices than CUDA fp16 means fp32.
+    On devices other than CUDA, fp16 means fp32.
     """
     if name != "auto":
         dtype = choose("precision", name, DTYPES)
@@ -59,7 +59,7 @@ def select_precision(name: str, device: torch.device, is_training: bool = False)
 
 
 def precision_name(dtype: torch.dtype) -> str:
-    """Its key of DTYPES."""
+    """The name of a number format: its key in DTYPES."""
     return next(name for name, each in DTYPES.items() if each == dtype)
 
 

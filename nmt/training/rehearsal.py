@@ -20,7 +20,7 @@ from nmt.training.loss import LinearDivergence
 
 LENGTHS = (3, 20)  # pieces of a random source; a target has up to two more or fewer
 SHARE = 1 / 3  # random positions for each position of new text
-MOST_POSITIONS = 1024  # random ones of a batch
+MOST_POSITIONS = 1024  # of a random batch
 
 
 class Rehearsal:

@@ -116,7 +116,7 @@ def planned_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
 class TimeBudget:
     """Keeps state.seconds, and estimates how many updates max_minutes has time for.
 
-    All processes go by the clock of process 0, so that they come to the same number. `limit`:
+    All processes use the clock of process 0, so that they all compute the same number. `limit`:
     updates by max_steps and max_epochs.
     """
 

@@ -50,7 +50,7 @@ class TrainState:
     dropout: float | None = None  # what was decided for model.dropout=null; None until then
     validate_every: int = VALIDATE_EVERY  # updates between validations
     validated_step: int = 0  # the step of the last validation
-    # the training's numbers on the curves at `step`, kept until the validation due there is made
+    # what the training's curves show at `step`, kept until the validation at this step is done
     point: dict[str, float] = field(default_factory=dict)
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0

@@ -90,7 +90,9 @@ def thread_choices(step: TrainStep) -> dict[int, float]:
     if step.device.type != "cpu" or step.world.size > 1 or threads == 1:
         return {threads: 0.0}
     batch = next_batch(step)
-    choices = [threads >> number for number in reversed(range(threads.bit_length()))]
+    choices = [threads]
+    while choices[0] > 1:
+        choices.insert(0, choices[0] // 2)
     seconds: dict[int, float] = {}
     first_results: list[Tensor] = []
     step.model.train()
