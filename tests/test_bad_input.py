@@ -102,6 +102,7 @@ COMMANDS = {
     "translate tiny --prefix A --glossary terms.tsv S": "--glossary",
     "evaluate tiny --source x": "--reference",
     "evaluate tiny --split tset": "valid",
+    "corrections bogus x": "no action 'bogus'",
     "align tiny": "--source",
     "align tiny S --layer -3": "0 to 1",
     "align tiny S --layer 0,": "not a layer",

@@ -116,7 +116,7 @@ class Parser(argparse.ArgumentParser):
         """Argparse would list all choices without naming the nearest."""
         choices = list(map(str, action.choices or ()))
         if choices and str(value) not in choices:
-            name = "command" if action.metavar == "COMMAND" else "/".join(action.option_strings)
+            name = "/".join(action.option_strings) or str(action.metavar).lower()
             self.error(
                 f"there is no {name} '{value}'{did_you_mean(str(value), choices)}; possible: "
                 f"{', '.join(choices)}"
