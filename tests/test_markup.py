@@ -152,6 +152,10 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".adoc", "__«schräg»__ «und» **«fett»**\n"),
         (".md", "«für» $5(«fünf Euro») «und» $t(so) «und» $tc(so, ja)\n"),
         (".md", "«ja» [«siehe auch» @a:1, «Seite» 5; -@{b}] «und» [@c] «so» [mail@x.de](u).\n"),
+        (
+            ".md",
+            "«das» [«v2»](/a/b) «und» [«v3»][r] «da» [1] ![«ein v4»](c).\n",
+        ),  # [1] is a placeholder
         (".md", "[«ja @c»](u) «und» [«so @c»][r] «und» a@b.de [«so»]\n"),  # no citations
         # MDX
         (".mdx", "export const d = {\n\n e: [1],\n\n so: {}\n}\n\n«ja»\n"),

@@ -90,7 +90,8 @@ INLINE_PATTERN = (
     r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$"
     r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
-    rf"|EXPRESSION(?!__)(?:{PLACEHOLDER})|{FORMULA})"  # __so__ is emphasis here
+    # here __so__ is emphasis, and [v2](so) a link
+    rf"|EXPRESSION(?!__|\[[^\[\]\n]*\][(\[])(?:{PLACEHOLDER})|{FORMULA})"
     r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
 )
 INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", ""), re.DOTALL)
