@@ -154,7 +154,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".md", "«ja» [«siehe auch» @a:1, «Seite» 5; -@{b}] «und» [@c] «so» [mail@x.de](u).\n"),
         (
             ".md",
-            "«das» [«v2»](/a/b) «und» [«v3»][r] «da» [1] ![«ein v4»](c).\n",
+            "«das» [«v2»](/a/b) «und» [«v3»][r] «da» [1] ![«ein Rad v4»](c).\n",
         ),  # [1] is a placeholder
         (".md", "[«ja @c»](u) «und» [«so @c»][r] «und» a@b.de [«so»]\n"),  # no citations
         # MDX
