@@ -282,16 +282,20 @@ def test_two_files_of_any_names(tmp_path, capfd):
         ["a,b.de", "a,b.en"],
         ["a,b.tsv"],
         ["a,b.tsv", "ü.tsv"],
+        ["a[1].tsv"],
+        ["{o'b}.tsv"],
+        ["a[1].tsv", "{o'b}.tsv"],
         ["data.train=a,b.tsv"],
         ["data.train=a,b.de+a,b.en", "data=files", "data.source=de", "data.target=en"],
         ["data.train=a,b", "data=files", "data.source=de", "data.target=en"],
     ],
 )
-def test_a_file_that_is_there_may_have_a_comma_in_its_name(words, tmp_path, capfd, monkeypatch):
+def test_a_file_that_is_there_may_have_any_sign_in_its_name(words, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path, "a,b", PAIRS)
     table(Path("a,b.tsv"), ["", "de", "en"])
-    table(Path("ü.tsv"), ["", "de", "en"])
+    for name in ("ü.tsv", "a[1].tsv", "{o'b}.tsv"):
+        table(Path(name), ["", "de", "en"])
     answer = run_command(capfd, "download", *words, "data.split_size=5")
     assert answer.code == 0 and "The corpus is in" in answer.err
     # What is not there means several runs, as before.
@@ -310,6 +314,15 @@ def test_xml_states_its_encoding_itself(name, tmp_path):
     wanted = {"data.source=de", "data.target=en"}
     for encoding in ("auto", "utf-16", "cp1252"):
         assert wanted <= set(with_file([str(path), f"data.encoding={encoding}"]))
+
+
+def test_a_memory_of_several_languages_tells_which_are_not_read(tmp_path, caplog):
+    path = tmp_path / "a.tmx"
+    french = '<tuv xml:lang="fr"><seg>Oui</seg></tuv>'
+    path.write_text(tmx(("de", "en")).replace("</tu>", f"{french}</tu>", 1))
+    assert with_file([str(path)])[2:] == ["data.source=de", "data.target=en"]
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert " also has fr;" in warning.message
 
 
 def test_what_is_given_is_not_guessed(tmp_path):

@@ -153,8 +153,8 @@ def with_quotes(word: str) -> str:
     is_readable = parsed_word(word) is not None
     if not equals or (is_readable and key not in TEXT_KEYS):
         return word
-    if key in FILE_KEYS and "," in value and names_file(value):
-        return f"{key}='{value}'"
+    if key in FILE_KEYS and NOT_QUOTED.intersection(value) and names_file(value):
+        return f"{key}={quoted_name(value)}"
     is_list = value.startswith("[") and value.endswith("]")
     if is_list:
         parts = value[1:-1].split(",")
@@ -171,9 +171,14 @@ def with_quotes(word: str) -> str:
     return f"{key}=[{quoted}]" if is_list else f"{key}={quoted}"
 
 
+def quoted_name(name: str) -> str:
+    """The name of a file in quotes that Hydra's grammar takes off."""
+    return "'" + name.replace("'", "\\'") + "'"
+
+
 def names_file(value: str) -> bool:
-    """Whether a value with a comma is one FILE, PREFIX or FILE+FILE that is there."""
-    if (NOT_QUOTED - {","}).intersection(value):
+    """Whether a value with such signs is one FILE, PREFIX or FILE+FILE that is there."""
+    if {"\\", "$"}.intersection(value):  # Hydra's grammar and OmegaConf read these inside quotes
         return False
     path = os.path.expanduser(value)
     if os.path.isfile(path) or glob(f"{escape(path)}.*"):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 
+from nmt.config.compose import NOT_QUOTED, quoted_name
 from nmt.config.validation import is_text_encoding
 from nmt.corpus.encoding import with_encoding
 from nmt.corpus.inspect.language import LANGUAGES_TOLD, language_of_text
@@ -30,7 +31,7 @@ from nmt.corpus.tables import (
     text_rows,
 )
 from nmt.corpus.translation_memory import unit_texts, units
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 
 log = logging.getLogger("nmt")
 Languages = tuple[str | None, str | None]  # of source and target; None if it is not told
@@ -62,9 +63,9 @@ def with_file(overrides: Sequence[str]) -> list[str]:
         return list(overrides)
     name = words[0]
     if len(words) > 1:
-        has_comma = any("," in word for word in words)
-        name = ",".join(f"'{word}'" if has_comma else word for word in words)
-        name = f"[{name}]"
+        has_signs = not NOT_QUOTED.isdisjoint("".join(words))
+        parts = map(quoted_name, words) if has_signs else words
+        name = f"[{','.join(parts)}]"
     settings = {"data": "files", "data.train": name, **missing_languages(name, words, given)}
     added = [f"{key}={value}" for key, value in settings.items() if key not in given]
     if added:
@@ -205,6 +206,11 @@ def guess_memory(file: PackedFile) -> Languages:
         seen.update(base_code(code) for code in unit_texts(unit, codes))
     most = dict(seen.most_common(2))
     languages = [code for code in seen if code and code in most]
+    others = [printable(code) for code in seen if code and code not in most]
+    if others:
+        log.warning(
+            "%s also has %s; %s=… %s=… choose other languages.", file, ", ".join(others), *SIDES
+        )
     return (languages[0], languages[1]) if len(languages) == 2 else UNTOLD
 
 
