@@ -262,9 +262,14 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
         tmx(
             unit("de", 'Eins<ph type="lb"/>zwei<ph type="x"/>.', "en", "One&#10;\u00a0two"),
             unit("de", "10\u202f000\u00a0?", "en", 'a <hi type="lb">b</hi>c\u3000'),
+            unit("de", "Eins<ph>&lt;br /&gt;</ph>zwei", "en", "o<ph>&lt;b&gt;</ph>ne"),
         ),
         (),
-        [("Eins zwei.", "One \u00a0two"), ("10\u202f000\u00a0?", "a bc\u3000")],
+        [
+            ("Eins zwei.", "One \u00a0two"),
+            ("10\u202f000\u00a0?", "a bc\u3000"),
+            ("Eins zwei", "one"),
+        ],
         {},
     ),
     (
@@ -459,7 +464,7 @@ def test_lines_of_other_formats_are_no_sentences(content, side, pack, tmp_path):
 STRAY = ['"{}{}{}', '{}{}"{}', '"12" {}{}{}', '{}{}"5" {}', '"{}", er{}{}']
 
 
-@pytest.mark.parametrize("delimiter", ",;\t")
+@pytest.mark.parametrize("delimiter", ",;\t|")
 def test_a_stray_quotation_mark_costs_no_row(tmp_path, delimiter, caplog):
     """Some are never closed, some are inside a cell; one sentence names all. Cells with line breaks
     stay whole."""

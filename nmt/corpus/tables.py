@@ -5,9 +5,9 @@ one sentence for each language counts as two columns, `translation.de` and `tran
 any object in an object. If no name tells the columns, their text does, provided that it is surely
 in the two languages. A row is a pair if it has as many columns as most of the first rows.
 
-CSV is read with the delimiter (comma, semicolon or tab) that gives the columns, and with quotes as
-the csv module reads them; `quoted_rows` says how stray ones are read. In TSV a quote is a character
-like others, unless the first lines are quoted as spreadsheets do it.
+CSV is read with the delimiter (comma, semicolon, tab or |) that gives the columns, and with quotes
+as the csv module reads them; `quoted_rows` says how stray ones are read. In TSV a quote is a
+character like others, unless the first lines are quoted as spreadsheets do it.
 """
 
 import csv
@@ -51,8 +51,8 @@ SAMPLE = 1000  # lines or rows at the beginning by which a table is understood
 FIRST_OBJECTS = 100  # rows with names, one of which has all columns
 ROWS = 4096  # of Parquet that are held in memory
 MAX_SHOWN = 12  # columns that a message names
-DELIMITERS = ",;\t"
-STATED = re.compile(r"sep=([,;\t])")  # a first line, for Excel
+DELIMITERS = ",;\t|"
+STATED = re.compile(r"sep=([,;\t|])")  # a first line, for Excel
 LONGEST_CELL = 4  # lines of a cell in quotes that may all look like rows
 FARTHEST = 200  # lines in which the end of a cell in quotes is looked for
 TEXT_SHARE = 0.2  # of the letters of the longest column, which another column of text has

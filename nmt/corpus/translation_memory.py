@@ -24,6 +24,7 @@ from nmt.errors import UserError, printable
 CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
 # What says that a code is a line break: in TMX, XLIFF 1.2 and XLIFF 2
 BREAKS = {("type", "lb"), ("ctype", "lb"), ("subType", "xlf:lb")}
+BREAK_TAG = re.compile(r"\s*<br\b[^>]*>\s*", re.IGNORECASE)  # the content of such a code
 SPACE = re.compile("[ \t\r\n]+")  # no no-break space, which is a part of the text
 # What names the languages of a unit: of TMX, XLIFF 1.2 and XLIFF 2.
 UNITS = {
@@ -104,6 +105,7 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
         path.pop()
         is_break = not BREAKS.isdisjoint(element.attrib.items())
         if name in CODES:
+            is_break = is_break or BREAK_TAG.fullmatch("".join(element.itertext())) is not None
             tail = element.tail
             element.clear()
             element.tail = tail
