@@ -184,6 +184,16 @@ def test_half_of_the_time_is_for_the_run_itself(minutes, seconds, left, tmp_path
     assert rest == replace(config, train=replace(config.train, max_minutes=left))
 
 
+def test_text_in_the_language_of_the_sources_is_warned_of(train, reverse, tmp_path):
+    german = "".join(f"{text}\n" for text, _ in MONO)
+    (tmp_path / "mono.de").write_text(german, encoding="utf-8")
+    reverse.sentences |= {text: english for text, english in MONO}
+    answer = train(f"data.mono=[{tmp_path / 'mono.en'},{tmp_path / 'mono.de'}]")
+    assert answer.code == 0
+    assert "mono.de looks like de, not en" in answer.err
+    assert "mono.en looks like" not in answer.err
+
+
 def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
     write_pairs(
         tmp_path, "tagged", [(f"<bt> {german}", english) for german, english in EVERY[:100]]

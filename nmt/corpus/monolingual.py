@@ -5,20 +5,25 @@ long or repeated. It is also left out if it is a target of a validation or test 
 by the rule of nmt/corpus/split.py: the model would have read the answer.
 """
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.encoding import with_encoding
 from nmt.corpus.filtering import hash_text
+from nmt.corpus.inspect.language import other_side_language
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.sources import ENDINGS, as_list
 from nmt.corpus.split import SideSet
 from nmt.errors import UserError
 
+log = logging.getLogger("nmt")
+SAMPLE = 4000  # lines that tell the language
 HELD_OUT = {"same": "a held-out sentence", "near": "nearly a held-out sentence"}
 
 
@@ -34,6 +39,14 @@ def find_files(data: DataConfig) -> list[PackedFile]:
                 f"{data.target} to a file."
             )
     return [with_encoding(file, data.encoding, data.target) for file in files]
+
+
+def warn_of_language(data: DataConfig) -> None:
+    """Warn of files that look like another language than that of the targets."""
+    for file in find_files(data):
+        other = other_side_language(list(islice(read_lines(file), SAMPLE)), data.target)
+        if other:
+            log.warning("data.mono=%s looks like %s, not %s.", file, other, data.target)
 
 
 def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -> Iterator[str]:

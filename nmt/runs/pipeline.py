@@ -13,6 +13,7 @@ from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
+from nmt.corpus.monolingual import warn_of_language
 from nmt.corpus.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
@@ -194,6 +195,7 @@ def back_translate(config: Config) -> Path:
             "with `nmt backtranslate` first (docs/guides/fine-tuning.md)."
         )
     corpus = build_corpus_stage(config)
+    warn_of_language(config.data)
     reverse = back_translation.reverse_config(config, corpus)
     for result in train(reverse):
         log.info("%s: %s", reverse.name, result.line())
