@@ -218,7 +218,7 @@ def test_sentences_that_are_all_alike_cannot_be_split(tmp_path):
     ]
     write_pairs(tmp_path, "all", every)
     with pytest.raises(
-        UserError, match="whose sentences differ in more than a word.; give data.valid=PREFIX"
+        UserError, match="their sentences must differ in more than a word.; give data.valid=PREFIX"
     ):
         build(tmp_path, str(tmp_path / "all"))
     write_pairs(tmp_path, "mine", every[:3])

@@ -200,11 +200,12 @@ def choose_pairs(
             )
     if not parts:
         name = "test" if role == "test" else "validation"
-        also = " or data.test=null" if role == "test" else ""
+        has_test = role == "test" or "test" in split.sets
+        also = " or data.test=null" if has_test else ""
         raise UserError(
             f"data.train has too few different pairs to hold out a {name} set (of "
-            f"{sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, whose sentences "
-            f"differ in more than a word); give data.{role}=PREFIX{also}."
+            f"{sum(split.accepted):,} pairs; one in {SMALLEST_SHARE} is held out for each set, and "
+            f"their sentences must differ in more than a word); give data.{role}=PREFIX{also}."
         )
     split.sets[role] = parts
     for part in parts:
