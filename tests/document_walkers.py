@@ -1,10 +1,12 @@
-"""The three laws of documents, and readers of each format that know nothing of segments.
+"""The four laws of documents, and readers of each format that know nothing of segments.
 
 Identity: a translation that returns each text unchanged gives the same file. Accounting: every word
 of the file is in a segment or in what is counted as left. Marking: a translation that puts every
 sentence between ⟦ and ⟧ marks each once, and without the marks the file is the one that was read.
+Addresses: a translation that changes every letter leaves those of links and images.
 """
 
+import codecs
 import csv
 import html
 import io
@@ -75,6 +77,27 @@ def check_marking(path: Path, data: bytes) -> None:
     count = counts["translated"]
     assert marks["⟦"] == marks["⟧"] >= count, f"{count} sentences, {marks} marks"
     assert squeezed([MARKS.sub("", text) for text in texts]) == squeezed(walk(data))
+
+
+def check_addresses(path: Path, data: bytes) -> None:
+    """Of HTML, and of Markdown as CommonMark shows it."""
+    rendered = {".html": bytes.decode, ".md": markdown_page, ".markdown": markdown_page}
+    page = rendered.get(path.suffix.lower())
+    if page is None:
+        return
+    document = read_document(path, data)
+    translator = FakeTranslator(lambda sentence: codecs.encode(sentence, "rot13"))
+    translate_document(document, "en", translator)
+    before, after = (
+        Counter(re.findall(r"\b(?:href|src)=[\"']?[^\s\"'>]*", page(each)))
+        for each in (data, document.write())
+    )
+    assert before == after, f"{before - after} became {after - before}"
+
+
+def markdown_page(data: bytes) -> str:
+    text = re.sub(r"\[\^[^\]\s]+\]:", "", data.decode())  # footnotes are no definitions
+    return MarkdownIt("commonmark").enable("table").render(text)
 
 
 def squeezed(texts: Sequence[str]) -> str:

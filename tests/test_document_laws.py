@@ -1,9 +1,15 @@
-"""Three laws that hold of every document format: see document_walkers.py."""
+"""Four laws that hold of every document format: see document_walkers.py."""
 
 from pathlib import Path
 
 import pytest
-from document_walkers import WALKERS, check_accounting, check_identity, check_marking
+from document_walkers import (
+    WALKERS,
+    check_accounting,
+    check_addresses,
+    check_identity,
+    check_marking,
+)
 from documents import SAMPLES, translated_bytes
 from packages import PACKAGES
 
@@ -11,7 +17,7 @@ from nmt.documents.formats import EXTENSIONS, FORMATS
 from nmt.errors import UserError
 
 DOCUMENTS = {extension: sample.encode() for extension, (sample, _) in SAMPLES.items()} | PACKAGES
-LAWS = [check_identity, check_accounting, check_marking]
+LAWS = [check_identity, check_accounting, check_marking, check_addresses]
 OF_OTHERS = Path(__file__).parents[1] / "data" / "documents"  # scripts/fetch_documents.py
 
 

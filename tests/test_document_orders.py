@@ -239,7 +239,7 @@ INLINE = {
         "{}\n\n",
         [
             *("*«fett»*", "_«schräg»_", "`so`", "https://x.de[«hier»]", "<<a,«dort»>>", "<<a>>"),
-            *("{x}", '"`«Wort»`"', "footnote:[«Note»]", "[.x]#«Rad»#", "**«dick»**", "(((so)))"),
+            *("{x}", '"`«Wort»`"', "footnote:[«Note»]", "[.x]#«Rad»#", "**«dick»**", "(((«so»)))"),
             *("link:a.html[«hier»]", "kbd:[Strg]"),
         ],
     ),

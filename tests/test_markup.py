@@ -123,6 +123,8 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".md", "::: note\n«ja»\n:::\n«so»\n"),
         (".md", "> [!TIP] «das Rad»\n> «ja»\n"),
         (".md", "- <!-- so --> «das Rad»\n- «ja»\n\n«Rad»\n:   <!-- so --> «ein Ding»\n"),
+        (".md", '«ja»\n\n{{< a\n\n  b="ein Rad"\n>}}\n\n- «so»\n  {% a\n    b %}\n  «da»\n'),
+        (".md", "«Das ist» [«ein»](a)/[«aus»](b) «und» *«hin»*/*«her»* «da»\n"),
         # tables of pandoc, comments of MyST, and a title of pandoc
         (".md", "«ja»\n\n+----+-----+\n| a  | Rad |\n+:==:+=====+\n| da | so  |\n+----+-----+\n"),
         (".md", "% «ein Titel»\n\n«ja»\n\n% so: ein\n%\n% Rad\n"),
@@ -178,6 +180,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         # subtitles
         (".vtt", f"WEBVTT\n\n{TIMES}«das» <ruby>«字»<rt>じ</rt>«漢»<rt.a>カ</rt></ruby> «da.»\n"),
         (".adoc", "«ja»,footnote:[«das ist» *«so»*.] «und» footnote:a[], footnoteref:[b,«da»].\n"),
+        (".adoc", "«ja», '[.in]``so``', ``so `` «und» [.x]`so` «da»\n"),
         (".adoc", "«das ist eine footnote:[offen und da»\n"),
         (".adoc", "«ein» [line-through]#«Rad»# «und» [.a.b]*«so»*\n"),
         (".adoc", '«siehe» <<a,«das Rad»>> «und» [.x]«_so_» "`«ja»`" «a_b»\n'),

@@ -42,6 +42,7 @@ from nmt.documents.segment import (
     KEPT_WITHOUT_BARS,
     PLACEHOLDER,
     STATEMENT,
+    TEMPLATE,
     Kind,
     Left,
     Malformed,
@@ -161,6 +162,7 @@ TEXT_DIRECTIVE = re.compile(
 )
 # ^^^ and +++ divide a card of MyST; +++ may have data in JSON
 CARD_LINE = re.compile(r"\^{3,}\s*|\+{3,}[ \t]*(?:\{.*\})?\s*")
+MULTILINE_TEMPLATE = re.compile(rf"(?:{TEMPLATE})[ \t]*$", re.MULTILINE)
 GRID_LINE = re.compile(r"\+(?:[-=:]+\+)+")
 COMMENT_LINE = re.compile(r"%(?=\s|$)")
 ESM = re.compile(r"(?:import|export)\b")
@@ -356,6 +358,16 @@ def liquid_end(state: Any, first: int, last: int) -> int:
     return 0
 
 
+def template_end(state: Any, first: int, last: int) -> int:
+    """Of a template that has several lines, such as {{< figure … >}} of Hugo."""
+    start = state.bMarks[first] + state.tShift[first]
+    template = MULTILINE_TEMPLATE.match(state.src, start, state.eMarks[last - 1])
+    if not template or state.is_code_block(first):
+        return 0
+    line = first + str(template[0]).count("\n")
+    return line + 1 if line > first else 0
+
+
 def grid_end(state: Any, first: int, last: int) -> int:
     """Of a table of pandoc, which is drawn: the words of a translation have other widths."""
     if not GRID_LINE.fullmatch(line_text(state, first)) or state.is_code_block(first):
@@ -465,6 +477,7 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         "indented": read_indented,
         "fence_line": read_fence_line,
         "formula": rule_of_lines("math_block", formula_end),
+        "template": rule_of_lines("template", template_end),
         "card_line": rule_of_line("card_line", CARD_LINE),
         "liquid": rule_of_lines("liquid", liquid_end),
         "raw_line": rule_of_line("raw_line", RAW_LINE),
@@ -507,7 +520,7 @@ def count_blocks(data: bytes, is_mdx: bool = False) -> Counter[str]:
 # --------------------------------------------------------------------------------------------------
 # Documents
 
-CODE_BLOCKS = ("fence", "code_block", "math_block", "liquid", "esm", "html_block")
+CODE_BLOCKS = ("fence", "code_block", "math_block", "liquid", "template", "esm", "html_block")
 LEFT_BLOCKS = dict.fromkeys(CODE_BLOCKS, AS_CODE)
 LEFT_BLOCKS |= {"grid_table": "tables drawn with + and |", "comment": COMMENTS}
 
