@@ -125,6 +125,8 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".md", "- <!-- so --> «das Rad»\n- «ja»\n\n«Rad»\n:   <!-- so --> «ein Ding»\n"),
         (".md", '«ja»\n\n{{< a\n\n  b="ein Rad"\n>}}\n\n- «so»\n  {% a\n    b %}\n  «da»\n'),
         (".md", "«Das ist» [«ein»](a)/[«aus»](b) «und» *«hin»*/*«her»* «da»\n"),
+        (".md", "«Das ist» *https://a.de/b/*. «Und» **https://a.de** «auch».\n"),
+        (".md", '«ja»\n\n<img\nalt="«ein Rad»" src="a">\n\n> <img\n> title="«ein Rad»">\n'),
         # tables of pandoc, comments of MyST, and a title of pandoc
         (".md", "«ja»\n\n+----+-----+\n| a  | Rad |\n+:==:+=====+\n| da | so  |\n+----+-----+\n"),
         (".md", "% «ein Titel»\n\n«ja»\n\n% so: ein\n%\n% Rad\n"),

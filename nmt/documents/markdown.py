@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from nmt.corpus.words import has_letters
+from nmt.data.text_filter import PATTERNS
 from nmt.documents.emphasis import SIGNS, markdown_emphasis, marked
 from nmt.documents.html import (
     BETWEEN_LINKS,
@@ -91,7 +92,8 @@ INLINE_PATTERN = (
     r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$"
     r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
-    # here __so__ is emphasis, and [v2](so) a link
+    # here __so__ is emphasis, [v2](so) a link, and * behind an address ends emphasis
+    rf"|(?:{PATTERNS['link']})(?<![*~])"
     rf"|EXPRESSION(?!__|\[[^\[\]\n]*\][(\[])(?:{PLACEHOLDER})|{FORMULA})"
     r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
 )
@@ -870,6 +872,9 @@ class InlineReader:
             # At the beginning of a line, a tag would begin a block of HTML, and a sign a list
             joined = self.UNBROKEN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
             wrapped = wrap(joined, width, "", "\n").replace(NO_BREAK, " ")
+            if HTML_TAG.fullmatch(wrapped.partition("\n")[0]):
+                # A block of HTML, where the tag had several lines
+                wrapped = wrapped.replace(" ", "\n", 1)
             return separator.join(map(self.escape_start, wrapped.split("\n")))
 
         return lay_out
