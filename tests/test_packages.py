@@ -130,6 +130,15 @@ def test_tabs_are_between_texts_and_breaks_in_one(thing, texts):
     assert sentences_of(".odt", pack({"content.xml": content})) == texts
 
 
+@pytest.mark.parametrize("name", ["ins", "hyperlink", "smartTag"])
+def test_a_space_that_is_marked_is_a_space(name):
+    space = f"<w:{name}>{run(' ')}</w:{name}>"
+    data = word(
+        f"{run('Ein hoch')}{space}<w:del>{run('-', name='delText')}</w:del>{run('liegend')}"
+    )
+    assert sentences_of(".docx", data) == ["Ein hoch liegend"]
+
+
 def test_a_soft_hyphen_is_of_a_word_of_the_source():
     data = word(run("Ein Fahr") + "<w:r><w:softHyphen/></w:r>" + run("rad"))
     assert sentences_of(".docx", data) == ["Ein Fahrrad"]
@@ -296,6 +305,8 @@ def test_words_behind_a_bold_beginning_without_words_are_translated(beginning):
         "<text:span>eins </text:span>{}zwei",
         "eins<text:line-break/>{}zwei",
         "eins<text:s/>zwei{}drei",
+        "eins<text:span>{}</text:span>zwei",
+        "eins<text:span> </text:span>zwei{}drei",
     ],
 )
 def test_spaces_of_opendocument_are_as_many_as_before(paragraph, count):

@@ -17,6 +17,7 @@ from nmt.documents.xml_files import (
     Item,
     TreeInline,
     attributes,
+    has_characters,
     has_text,
     local,
 )
@@ -171,7 +172,7 @@ class OdfInline(TreeInline):
             holder = self.holder(child)
             if holder is not None:
                 items = self.items(holder, depth + 1)
-                if has_text(items):
+                if has_characters(items):
                     return Item(Kind.PAIR, child, items=items)
         if name in BREAKS:
             return Item(BREAKS[name], child)

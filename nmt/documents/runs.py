@@ -27,7 +27,7 @@ from nmt.documents.xml_files import (
     Item,
     attributes,
     escape_text,
-    has_text,
+    has_characters,
     local,
 )
 
@@ -176,7 +176,7 @@ class RunInline(Inline):
                 holder = next(child.iterfind(f"{{*}}{dialect.pairs[name]}"), None)
             if holder is not None and depth < DEEPEST_PAIR:
                 items, plain = self.items(holder, depth + 1)
-                if has_text(items):
+                if has_characters(items):
                     return Item(Kind.PAIR, (piece, holder, plain), items=items), plain
         if name in dialect.breaks:
             return Item(Kind.BREAK, [piece]), None

@@ -171,6 +171,11 @@ def has_text(items: Sequence[Item]) -> bool:
     return False
 
 
+def has_characters(items: Sequence[Item]) -> bool:
+    """Whether a pair has any text; a space is one, as in a tracked change."""
+    return any(item.text or item.kind == Kind.PAIR for item in items)
+
+
 class InlineBuilder(SegmentBuilder):
     """A shortcode, such as [b], is a point: its two sides may be in different elements."""
 
