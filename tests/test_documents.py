@@ -410,6 +410,7 @@ def test_what_is_no_text_stays(extension, marked):
         (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
         (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
         (".md", "Pfad C:\\neu\\2 \\- ja\n", "PFAD C:\\NEU\\2 - JA\n"),
+        (".html", "<p>ein<a href=u> </a>Rad<b> </b>da", "<p>EIN <a href=u></a>RAD <b></b>DA"),
         # an element without a text inside of a word
         (".html", "<p>ein R<a id='a'></a>ad</p>", "<p>EIN <a id='a'></a>RAD</p>"),
         # labels that the document does not define

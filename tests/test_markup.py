@@ -110,6 +110,8 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".html", '<p v-if="a > b" :title="so">«ja»</p>'),
         (".html", "<p><a title='«das Rad»'>[1]</a> «ja»</p>"),
         (".html", "<template><p>«ja»</p></template><video>«nein»</video>"),
+        # marks of footnotes
+        (".html", "<p>«Das»<a href=u>[1]</a> «ist»<sup>2</sup> «so da»</p>"),
         # templates inside values, with the same quotation marks
         (".html", '<input placeholder="{% trans "so" %}"><i>«ja»</i>'),
         (".html", '<a title="«das Rad» {{ x|default:"so" }} «ja»" href="b">«ja»</a>'),

@@ -103,7 +103,7 @@ TAG = (
 TOKEN = re.compile(
     rf"(?P<template>{TEMPLATE}|{CALL})"
     r"|(?P<comment><!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z))"
-    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>"
+    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?!\s*</)"
     rf"(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTER})+</(?P=of)>)"
     rf"|{TAG}"
     rf"|(?P<formula>{FORMULA})",
