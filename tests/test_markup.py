@@ -129,6 +129,11 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".md", "«Das ist» [«ein»](a)/[«aus»](b) «und» *«hin»*/*«her»* «da»\n"),
         (".md", "«Das ist» *https://a.de/b/*. «Und» **https://a.de** «auch».\n"),
         (".md", '«ja»\n\n<img\nalt="«ein Rad»" src="a">\n\n> <img\n> title="«ein Rad»">\n'),
+        (
+            ".md",
+            '| 1 |\n|---|\n| «da»<ul><li>«ein Rad»</li><li title="«so da»">«ja»</ul> «gut so» |\n',
+        ),
+        (".md", "«Das ist» <p>«ein *Rad*»<div>«so da»</div>\n"),
         # tables of pandoc, comments of MyST, and a title of pandoc
         (".md", "«ja»\n\n+----+-----+\n| a  | Rad |\n+:==:+=====+\n| da | so  |\n+----+-----+\n"),
         (".md", "% «ein Titel»\n\n«ja»\n\n% so: ein\n%\n% Rad\n"),

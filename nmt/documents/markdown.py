@@ -1141,6 +1141,8 @@ class InlineReader:
             parts = [Left(self.text[start:after], token.reason)]
             self.builder.add(Kind.UNIT, parts, shown=shown_text(parts))
             return after
+        if token.is_block:  # such as <li> in a cell: texts of their own are on both sides
+            token = token._replace(kind=Kind.SEPARATOR)
         add_token(self.builder, token)
         return tag.end()
 
