@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import nmt
+from nmt.data.batches import Cursor
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
@@ -151,7 +152,7 @@ def test_rehearsal_has_its_weight_for_each_target_token(parts):
     for weight in (0.0, 0.5):
         step = rehearsing_step(weight=weight)
         step.parts = parts
-        batches = [step.batches.batch(number) for number in range(2)]
+        batches = [step.batches.batch(Cursor(0, 0, number)) for number in range(2)]
         gradients(step, batches)
         found.append(step.model.output.weight.grad)
     difference = found[1] - found[0]
