@@ -28,7 +28,7 @@ MEAN_PIECES = 25
 LONGEST = 250
 POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from
-NO_PLACEHOLDERS = SimpleNamespace(placeholders=[])
+NO_PLACEHOLDERS = SimpleNamespace(placeholder_ids=[])
 # of random ids
 NO_TOKENIZERS: Any = SimpleNamespace(protects=False, source=NO_PLACEHOLDERS, target=NO_PLACEHOLDERS)
 
