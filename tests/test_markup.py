@@ -191,6 +191,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".adoc", "«ja»,footnote:[«das ist» *«so»*.] «und» footnote:a[], footnoteref:[b,«da»].\n"),
         (".adoc", "«ja», '[.in]``so``', ``so `` «und» [.x]`so` «da»\n"),
         (".adoc", "«das ist eine footnote:[offen und da»\n"),
+        (".adoc", "«siehe» {url}/a/b[*«das Rad»*] «und» {url}[«so»] «da» {x} [.y]#«gut»# {z}.\n"),
         (".adoc", "«ein» [line-through]#«Rad»# «und» [.a.b]*«so»*\n"),
         (".adoc", '«siehe» <<a,«das Rad»>> «und» [.x]«_so_» "`«ja»`" «a_b»\n'),
     ],

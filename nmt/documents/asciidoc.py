@@ -69,6 +69,7 @@ class AsciiDocReader(InlineReader):
         r"|\(\((?!\()[^()\n]+\)\)(?!\)))"
         r"|(?P<note>footnote:[\w-]*\[|footnoteref:\[[\w-]+,)"
         r"|(?P<open>(?:https?://|(?:link|xref|mailto|image|indexterm2)::?)[^\s\[\]]{0,500}\["
+        r"|\{[\w-]+\}[^\s\[\]{}]{0,500}\[(?![.#%])"  # an address that begins with an attribute
         r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
         r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
