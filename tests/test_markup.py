@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from nmt.documents.formats import open_document, read_document
-from nmt.documents.markdown import count_blocks
+from nmt.documents.markdown_blocks import count_blocks
 from nmt.documents.segment import FIRST_UNIT, segments
 from nmt.errors import UserError
 

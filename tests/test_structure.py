@@ -46,7 +46,7 @@ LIBRARIES = {
     "datasets": r"corpus/hub\.py",
     "huggingface_hub": r"(corpus/hub|convert/(hugging_face|pretrained/hub)|evaluate/comet)\.py",
     "sentencex": r"documents/translation\.py",
-    "markdown_it": r"documents/markdown\.py",
+    "markdown_it": r"documents/markdown_blocks\.py",
     "lxml": r"documents/xml_files\.py",
     "python_calamine": r"corpus/spreadsheets\.py",
     "sacrebleu": r"evaluate/metrics\.py",

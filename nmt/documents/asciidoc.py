@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt.documents.emphasis import asciidoc_emphasis
-from nmt.documents.markdown import InlineReader
+from nmt.documents.markdown_inline import InlineReader
 from nmt.documents.plain_text import newline_of
 from nmt.documents.segment import (
     AS_CODE,

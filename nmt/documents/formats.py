@@ -14,7 +14,8 @@ from nmt.documents.csv_files import Languages, count_table, read_table
 from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
-from nmt.documents.markdown import count_blocks, read_markdown
+from nmt.documents.markdown import read_markdown
+from nmt.documents.markdown_blocks import count_blocks
 from nmt.documents.office import DOCX, IDML, PPTX, XLSX, OfficeFormat, count_office, read_office
 from nmt.documents.opendocument import count_odf, read_odf
 from nmt.documents.plain_text import read_subtitles, read_text
