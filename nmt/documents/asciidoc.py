@@ -164,7 +164,7 @@ def pieces(text: str) -> Iterator[Piece]:
         after = index + 1
 
         # Blocks between two lines
-        if VERBATIM.match(line.text):
+        if is_verbatim(line, style):
             after = block_end(lines, index)
             reason = COMMENTS if line.text.startswith("////") else AS_CODE
             yield left(text, line.start, lines[after - 1].end, reason)
@@ -179,11 +179,6 @@ def pieces(text: str) -> Iterator[Piece]:
 
         # Single lines
         elif not line.text.strip():
-            style = ""
-            is_header = False
-        elif is_code(style) and DELIMITER.match(line.text):
-            after = block_end(lines, index)
-            yield left(text, line.start, lines[after - 1].end)
             style = ""
             is_header = False
         elif DELIMITER.match(line.text):
@@ -210,6 +205,12 @@ def pieces(text: str) -> Iterator[Piece]:
             is_header = False
 
         index = after
+
+
+def is_verbatim(line: Line, style: str) -> bool:
+    """Whether what follows, up to another such line, is left: by its sign, or by its style."""
+    begins_code = is_code(style) and DELIMITER.match(line.text)
+    return bool(VERBATIM.match(line.text) or begins_code)
 
 
 def is_code(style: str) -> bool:
