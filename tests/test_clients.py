@@ -330,6 +330,14 @@ def test_the_texts_of_a_form_with_files_are_utf_8(charset):
         assert status_of(sent, body, kind.replace("boundary", "b")) == 400
 
 
+def test_a_form_that_is_cut_is_refused():
+    """Its last field would be missing, without a word."""
+    body = TEXT_PART[:-8] % (b"q", b"a") + TEXT_PART % (b"format", b"html")
+    for end in range(len(body) - 2):
+        assert status_of(sent, body[:end], FORM) == 400
+    assert sent(body[:-2], FORM) == sent(body, FORM) == {"q": "a", "format": "html"}
+
+
 def test_a_text_of_a_form_is_as_long_as_its_body_may_be():
     long = b"x" * (3 << 20)
     assert len(sent(TEXT_PART % (b"q", long), FORM)["q"]) == len(long)
@@ -471,12 +479,12 @@ def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
     ("stopping_since", "status"), [(0.0, 200), (99.0, 200), (98.1, 200), (97.9, 503), (1.0, 503)]
 )
 def test_a_document_has_two_seconds_after_a_service_is_to_end(stopping_since, status, monkeypatch):
-    async def check_waiting(request: object, end: float) -> None:
+    async def check_waiting(request: object) -> None:
         """The client waits."""
 
     monkeypatch.setattr(translation, "time", SimpleNamespace(monotonic=lambda: 100.0))
     shared = SimpleNamespace(stopping_since=stopping_since, check_waiting=check_waiting)
-    conversation = translation.Conversation(shared, None, ("de", "en"), None, 200.0)
+    conversation = translation.Conversation(shared, None, ("de", "en"), None)
     assert status_of(asyncio.run, conversation.check()) == status
 
 

@@ -168,6 +168,7 @@ def test_the_service_has_a_path_before_its_addresses(make_client, is_stripped, r
     prefix = "" if is_stripped else root
     assert client.post(f"{prefix}/translate", data=SIDES | {"q": "1"}).status_code == 200
     assert client.get(f"{prefix}/languages").status_code == 200
+    assert client.get(f"{prefix}/spec").json()["servers"] == [{"url": root}]
     assert "assets/page.js" in client.get(f"{prefix}/").text
     limit = made.limits.text_bytes + 10
     files = {"file": ("a.txt", b"1" * limit)}

@@ -292,7 +292,7 @@ def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypa
     [
         ({"q": None}, "missing q"),
         ({"q": []}, "missing q"),
-        ({"q": ["a", 1]}, "a list of texts"),
+        ({"q": ["a", 1]}, "number 2 of the list"),
         ({"q": "\ud800"}, "q is not text"),
         ({"q": ["1"] * 501}, "request (501) exceeds text limit (500)"),
         ({"q": "x" * 20_001}, "request (20001) exceeds text limit (20000)"),
@@ -303,13 +303,15 @@ def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypa
         ({"source": "zz"}, "zz is not supported"),
         ({"source": "en", "target": "de"}, "German (de) is not available as a target"),
         ({"q": "Это написано на другом языке", "source": "auto"}, "from Russian (ru)"),
+        ({"q": [SOURCES[0], "Это написано на другом языке"], "source": "auto"}, "(text 2)"),
+        ({"q": ["This is English.", "<p>\0"], "source": "auto", "format": "html"}, "text 2.html"),
         ({"format": "pdf"}, "pdf format"),
         ({"format": []}, "[] format"),
         ({"format": False}, "False format"),
         ({"target": "\x1b[2J" * 100}, "x1b[2J"),
         ({"glossary": {}}, "glossary is not text"),
         ({"format": "\ud800"}, "format is not"),
-        ({"alternatives": 101}, "alternatives is a number up to 100"),
+        ({"alternatives": 101}, "alternatives is a whole number from 0 to 100"),
         ({"format": "html", "details": True}, "format=text alone"),
         ({"details": "perhaps"}, "details is"),
     ],
@@ -620,6 +622,39 @@ def test_the_specification_is_true(client):
                 files = {"file": ("a.txt", b"a")} if has_file else None
                 answer = client.post(path, data=less, files=files)
                 assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
+
+
+def test_the_specification_says_what_needs_a_key(make_client):
+    closed = make_client(keys=KEYS)
+    specification = closed.get("/spec").json()
+    for path, methods in specification["paths"].items():
+        for method, operation in methods.items():
+            needs_key = operation.get("security", specification["security"]) != []
+            answer = closed.request(method, path, json={"q": "a"})
+            assert (answer.status_code == 403) == needs_key, path
+    assert "security" not in make_client().get("/spec").json()
+
+
+def test_the_specification_has_the_limits(make_client):
+    """The longest text and list are answered, and longer ones refused; as is what is empty."""
+    client = make_client(Limits(characters=9, texts=3))
+    schemas = client.get("/spec").json()["components"]["schemas"]
+    text, texts = schemas["Texts"]["oneOf"]
+    for q, status in (
+        ("1" * text["minLength"], 200),
+        ("1" * text["maxLength"], 200),
+        ("1" * (text["maxLength"] + 1), 400),
+        ("", 400),
+        ([""] * texts["minItems"], 200),
+        ([""] * texts["maxItems"], 200),
+        ([""] * (texts["maxItems"] + 1), 400),
+        ([], 400),
+    ):
+        assert client.translate(q).status_code == status
+    most = schemas["Alternatives"]["maximum"]
+    assert client.translate("1", alternatives=most).status_code == 200
+    assert client.translate("1", alternatives=most + 1).status_code == 400
+    assert client.translate("1", api_key=None).status_code == 200  # Weblate, without a key
 
 
 def test_no_request_is_a_failure_of_the_service(client):

@@ -134,6 +134,22 @@ def test_a_request_keeps_the_version_that_it_began_with(client, versions, monkey
     assert markup["version"] == "2"
 
 
+def test_the_languages_of_a_request_share_its_seconds(client, monkeypatch):
+    """Each would be translated in time."""
+    monkeypatch.setattr(client.service.limits, "seconds", 1)
+    monkeypatch.setattr(service, "POLL_SECONDS", 0)
+    (model,) = client.service.models.loaded
+    submit = model.queues.submit
+
+    def submit_slowly(sentences):
+        time.sleep(0.6)
+        return submit(sentences)
+
+    monkeypatch.setattr(model.queues, "submit", submit_slowly)
+    answer = client.translate([GERMAN, FRENCH], source="auto")
+    assert answer.status_code == 503 and "within 1 seconds" in answer.json()["error"]
+
+
 def test_a_version_that_was_replaced_is_not_kept_in_memory(client, versions):
     old = weakref.ref(client.service.models.loaded[0])
     assert client.translate([GERMAN, FRENCH], source="auto").status_code == 200

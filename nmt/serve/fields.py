@@ -48,19 +48,30 @@ async def read_fields(request: Request) -> Values:
     return collected([*given, *fields.items()])
 
 
+class WholeForm(MultiPartParser):
+    """Notes whether a form has its last boundary, without which a part may be missing."""
+
+    is_whole = False
+
+    def on_end(self) -> None:
+        self.is_whole = True
+
+
 async def multipart_fields(request: Request) -> list[tuple[str, Any]]:
     """The fields of a form with files; raises Refusal for other bytes than UTF-8 in a text."""
     # The library reads as Latin-1, without a word, what is not UTF-8. In Latin-1 each byte is one
     # character, so that the bytes are known.
     headers = Headers({"content-type": f"{request.headers['content-type']}; charset=latin-1"})
     most_bytes = request.scope["nmt.body"].most_bytes
-    parser = MultiPartParser(headers, request.stream(), max_part_size=most_bytes)
+    parser = WholeForm(headers, request.stream(), max_part_size=most_bytes)
     try:
         form = await parser.parse()
     except MultiPartException as error:
         raise Refusal(400, f"Invalid request: {error.message}") from None
     items: list[tuple[str, Any]] = []
     try:
+        if not parser.is_whole:
+            raise Refusal(400, "Invalid request: the form does not come to its end")
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 file = (utf8(value.filename or ""), await value.read())
@@ -132,7 +143,7 @@ def number_field(values: Values, name: str, highest: int) -> int:
     value = given_value(values, name) or "0"
     if value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= highest:
         return int(value)
-    raise Refusal(400, f"Invalid request: {name} is a number up to {highest}")
+    raise Refusal(400, f"Invalid request: {name} is a whole number from 0 to {highest}")
 
 
 def details_field(values: Values) -> str:

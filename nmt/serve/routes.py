@@ -4,6 +4,7 @@ import html
 import logging
 import re
 import sqlite3
+import time
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,6 +90,8 @@ class Routes:
         values = await read_fields(request)
         if needs_key:
             self.service.clients.admit_body(request, values.get("api_key"))
+        # From now on, so that a large document may come slowly
+        request.scope["nmt.end"] = time.monotonic() + self.service.limits.seconds
         return values
 
     async def translate(self, request: Request) -> Response:
@@ -108,7 +111,7 @@ class Routes:
         results: list[Values] = [{} for _ in texts]
         for language in dict.fromkeys(sources):
             rows = [row for row, other in enumerate(sources) if other == language]
-            chosen = [texts[row] for row in rows]
+            chosen = {row: texts[row] for row in rows}
             translated = await self.translate_from(request, language, target, chosen, wanted)
             for row, result in zip(rows, translated, strict=True):
                 results[row] = result
@@ -126,27 +129,37 @@ class Routes:
     def guesses(self, texts: Sequence[str], target: str, is_html: bool) -> list[Guess]:
         """The language of each text that is to be translated into `target`; raises Refusal."""
         guesses = []
-        for text in texts:
+        for number, text in enumerate(texts, 1):
             plain = html.unescape(MARKUP.sub(" ", text)) if is_html else text
-            guesses.append(self.service.detect(plain, target))
+            try:
+                guesses.append(self.service.detect(plain, target))
+            except Refusal as refusal:
+                if len(texts) > 1:
+                    refusal.detail += f" (text {number})"
+                raise
         return guesses
 
     async def translate_from(
-        self, request: Request, source: str, target: str, texts: list[str], wanted: Wanted
+        self, request: Request, source: str, target: str, texts: dict[int, str], wanted: Wanted
     ) -> list[Values]:
-        """The results of texts in one language; those in the target language stay as they are."""
+        """The results of texts in one language; those in the target language stay as they are.
+
+        texts: by their rows in the request.
+        """
         pair = await self.service.pair(request, (source, target))
         if pair is None:
-            return [wanted.result(text, "") for text in texts]
+            return [wanted.result(text, "") for text in texts.values()]
         if wanted.is_html:
-            files = [("text.html", text.encode()) for text in texts]
+            files = [(f"text {row + 1}.html", text.encode()) for row, text in texts.items()]
             translated = await translate_files(
                 self.service, request, (source, target), files, wanted.glossary
             )
             version = translated.version
             return [wanted.result(each.decode(), version) for each in translated.contents]
         memory = await self.service.memory((source, target))
-        return await translate_texts(self.service, request, pair, texts, wanted, memory)
+        return await translate_texts(
+            self.service, request, pair, list(texts.values()), wanted, memory
+        )
 
     def texts_of(self, values: Values) -> list[str]:
         """The texts that a request wants translated; raises Refusal."""
@@ -306,15 +319,17 @@ class Routes:
         return Response(generate_latest(self.service.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def spec(self, request: Request) -> Response:
-        return JSONResponse(specification(self.service))
+        return JSONResponse(specification(self.service, request.scope["root_path"]))
 
 
 def given_texts(values: Values) -> list[str]:
     """The text or the texts of a request; raises Refusal."""
     given = values.get("q")
     texts = given if isinstance(given, list) and given else [text_field(values, "q")]
-    if not all(isinstance(text, str) and is_unicode(text) for text in texts):
-        raise Refusal(400, "Invalid request: q is a text or a list of texts")
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str) or not is_unicode(text):
+            reason = f"q is a text or a list of texts, and number {number} of the list is not text"
+            raise Refusal(400, f"Invalid request: {reason}")
     return texts
 
 

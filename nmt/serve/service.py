@@ -396,11 +396,11 @@ class Service:
         key = request.scope.get("nmt.key", "")
         self.translated.labels(pair.name, pair.version, key).inc(sentences)
 
-    async def check_waiting(self, request: Request, end: float) -> None:
-        """Raise Refusal after the time `end`, and ClientDisconnect if the client has left."""
+    async def check_waiting(self, request: Request) -> None:
+        """Raise Refusal if the time of a request is over, ClientDisconnect if its client left."""
         if await request.is_disconnected():
             raise ClientDisconnect
-        if time.monotonic() > end:
+        if time.monotonic() > request.scope["nmt.end"]:
             raise busy(f"No translation within {self.limits.seconds} seconds", "time")
 
 

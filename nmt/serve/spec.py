@@ -4,6 +4,7 @@ from typing import Any
 
 import yaml
 
+from nmt.serve.limits import MOST_ALTERNATIVES
 from nmt.serve.pages import read_own
 from nmt.serve.service import Service
 
@@ -13,18 +14,23 @@ REFUSED = {
 }
 
 
-def specification(service: Service) -> dict[str, Any]:
-    """What api.yaml says, with the languages and the limits of this service."""
+def specification(service: Service, root_path: str = "") -> dict[str, Any]:
+    """What api.yaml says, with the address, the languages and the limits of this service."""
     document = yaml.safe_load(read_own("api.yaml"))
+    document["servers"] = [{"url": root_path or "/"}]
+    if service.keys is None:
+        del document["security"]
     schemas = document["components"]["schemas"]
     sources = [source for source, _ in service.directions]
     targets = [target for _, target in service.directions]
     schemas["Source"]["enum"] = [*dict.fromkeys(sources), "auto"]
     schemas["Target"]["enum"] = list(dict.fromkeys(targets))
+    schemas["Alternatives"]["maximum"] = MOST_ALTERNATIVES
     limits = service.limits
-    schemas["Texts"]["description"] = (
-        f"{limits.characters} characters, {limits.texts} texts at most"
-    )
+    text, texts = schemas["Texts"]["oneOf"]
+    text["maxLength"] = limits.characters
+    texts["maxItems"] = limits.texts
+    schemas["Texts"]["description"] = f"{limits.characters} characters in all"
     if service.corrections is None:
         document["paths"]["/suggest"]["post"] = REFUSED
     return document

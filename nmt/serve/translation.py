@@ -78,7 +78,6 @@ async def translate_texts(
     memory: Memory | None = None,
 ) -> list[dict[str, Any]]:
     """The result of each text; raises Refusal, also for more work than a request may be."""
-    end = time.monotonic() + service.limits.seconds
     characters = sum(map(len, texts))
 
     def prepare() -> tuple[list[Text], list[Sentence]]:
@@ -97,7 +96,7 @@ async def translate_texts(
     pieces = sum(sentence.pieces for sentence in sentences)
     check_size(pieces, service.limits.characters, "subword pieces")
     job = service.submit(pair, sentences)
-    answers = await service.wait(job, partial(service.check_waiting, request, end))
+    answers = await service.wait(job, partial(service.check_waiting, request))
     service.count(request, pair, len(answers))
 
     def finish() -> list[dict[str, Any]]:
@@ -182,16 +181,17 @@ async def translate_files(
 
     Raises Refusal for a file that cannot be read or takes too long.
     """
-    end = time.monotonic() + service.limits.seconds
+    await service.check_waiting(request)
+    seconds = request.scope["nmt.end"] - time.monotonic()
     try:
-        await asyncio.wait_for(service.document_slots.acquire(), service.limits.seconds)
+        await asyncio.wait_for(service.document_slots.acquire(), seconds)
     except asyncio.TimeoutError:
         raise busy("Too many documents are being translated", "documents") from None
     try:
-        await service.check_waiting(request, end)
+        await service.check_waiting(request)
         process = await run_in_threadpool(DocumentProcess, files, direction)
         try:
-            return await Conversation(service, request, direction, process, end, glossary).run()
+            return await Conversation(service, request, direction, process, glossary).run()
         finally:
             process.end()
     finally:
@@ -206,7 +206,6 @@ class Conversation:
     request: Request
     direction: tuple[str, str]
     process: DocumentProcess
-    end: float  # the time after which nothing is answered
     glossary: str = ""  # of the request
     sentences: int = 0  # that a model has translated so far
     unsure: int = 0  # of them that somebody should read
@@ -258,7 +257,7 @@ class Conversation:
         stopping_since = self.service.stopping_since
         if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
             raise busy("The service ends", "stop")
-        await self.service.check_waiting(self.request, self.end)
+        await self.service.check_waiting(self.request)
 
     async def pair_of(self, sample: str) -> Pair:
         """The pair of languages, told by the text if the source is auto; raises Refusal."""
