@@ -159,6 +159,21 @@ def test_each_text_of_a_batch_has_its_own_language(client, run):
     assert client.post("/detect", json={"q": "Привет, как дела?"}).json()[0]["language"] == "ru"
 
 
+@pytest.mark.parametrize(("texts", "in_threads"), [(["Hund"] * 5, 0), (["Hund"] * 100, 3)])
+def test_a_long_list_of_short_texts_does_not_hold_up_others(client, monkeypatch, texts, in_threads):
+    """It is much work, for all that it has few characters."""
+    calls = []
+    run_in_threadpool = service.run_in_threadpool
+
+    async def note(function, *words):
+        calls.append(function)
+        return await run_in_threadpool(function, *words)
+
+    monkeypatch.setattr(service, "run_in_threadpool", note)
+    assert client.translate(texts, source="auto").status_code == 200
+    assert len(calls) == in_threads
+
+
 def test_markup_says_nothing_of_the_language(client):
     """Tags that are not closed are found as fast."""
     marked = [

@@ -43,7 +43,7 @@ from nmt.serve.limits import (
     check_size,
 )
 from nmt.serve.memory import on_one_line
-from nmt.serve.service import Service, named_language, off_loop
+from nmt.serve.service import Service, named_language, off_loop, work_of
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
 from nmt.view.text import acts
@@ -100,8 +100,7 @@ class Routes:
         wanted = self.wanted_of(values)
         source, target = self.languages_of(values)
         if source == "auto":
-            size = sum(map(len, texts))
-            guesses = await off_loop(size, self.guesses, texts, target, wanted.is_html)
+            guesses = await off_loop(work_of(texts), self.guesses, texts, target, wanted.is_html)
             sources = [guess.language for guess in guesses]
         else:
             guesses = []

@@ -41,6 +41,7 @@ from nmt.serve.limits import DOCUMENTS, WAITING, Limits, Refusal, busy
 from nmt.serve.memory import Memory
 
 AT_ONCE = 2000  # characters that are prepared in the event loop; more are prepared in a thread
+TEXT_WORK = 50  # of each text of a list, in characters of a long one
 TERM_WORK = 5  # of each term in a sentence, in translations of the sentence
 TERM_CHARACTERS = 100  # of the source of a term in a request
 POLL_SECONDS = 0.5  # between two looks whether the client still waits
@@ -416,6 +417,11 @@ def unavailable(source: str, target: str) -> Refusal:
 
 def named_language(code: str) -> dict[str, Any]:
     return {"code": code, "name": find_language(code).name}
+
+
+def work_of(texts: Sequence[str]) -> int:
+    """How much work it is to prepare texts, in characters of one long text."""
+    return sum(len(text) + TEXT_WORK for text in texts)
 
 
 async def off_loop(size: int, function: Callable[..., T], *words: Any) -> T:

@@ -28,7 +28,7 @@ from nmt.serve.document_process import (
 )
 from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy, check_size
 from nmt.serve.memory import Memory
-from nmt.serve.service import AT_ONCE, POLL_SECONDS, Pair, Service, off_loop
+from nmt.serve.service import AT_ONCE, POLL_SECONDS, Pair, Service, off_loop, work_of
 from nmt.serve.texts import Text
 
 log = logging.getLogger("nmt")
@@ -78,7 +78,7 @@ async def translate_texts(
     memory: Memory | None = None,
 ) -> list[dict[str, Any]]:
     """The result of each text; raises Refusal, also for more work than a request may be."""
-    characters = sum(map(len, texts))
+    work = work_of(texts)
 
     def prepare() -> tuple[list[Text], list[Sentence]]:
         prepared = []
@@ -92,7 +92,7 @@ async def translate_texts(
         terms = pair.glossary(wanted.glossary)
         return prepared, pair.sentences(sentences, needs_records, terms)
 
-    prepared, sentences = await off_loop(characters + len(wanted.glossary), prepare)
+    prepared, sentences = await off_loop(work + len(wanted.glossary), prepare)
     pieces = sum(sentence.pieces for sentence in sentences)
     check_size(pieces, service.limits.characters, "subword pieces")
     job = service.submit(pair, sentences)
@@ -107,7 +107,7 @@ async def translate_texts(
             results.append(text_result(pair, text, of_text, wanted))
         return results
 
-    work = characters * (1 + wanted.alternatives + 10 * bool(wanted.details))
+    work *= 1 + wanted.alternatives + 10 * bool(wanted.details)
     if memory is not None and wanted.details:
         work = AT_ONCE + 1  # what is similar takes long to find in a large memory
     return await off_loop(work, finish)
@@ -233,7 +233,7 @@ class Conversation:
                 self.process.answer(await self.translate(pair, message, finds_unsure, terms))
             elif memory is not None:
                 texts = message.texts
-                self.process.answer(await off_loop(sum(map(len, texts)), memory.find_all, texts))
+                self.process.answer(await off_loop(work_of(texts), memory.find_all, texts))
 
     async def receive(self, *kinds: type) -> Any:
         """The next message of the process, of one of these kinds; raises Refusal."""
@@ -275,8 +275,7 @@ class Conversation:
     ) -> list[TranslatedSentence]:
         texts = question.sentences
         detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
-        size = sum(map(len, texts))
-        sentences = await off_loop(size, pair.sentences, texts, detailed, terms)
+        sentences = await off_loop(work_of(texts), pair.sentences, texts, detailed, terms)
         job = self.service.submit(pair, sentences)
         answers = await self.service.wait(job, self.check)
         self.service.count(self.request, pair, len(answers))
