@@ -383,11 +383,13 @@ def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
 
 
 def test_documents_wait_for_a_place_and_for_the_end_of_the_service(make_client, monkeypatch):
+    """Those that get a place when the service ends are not begun."""
     monkeypatch.setattr(translation, "POLL_SECONDS", 0)
     monkeypatch.setattr(translation, "STOP_SECONDS", 0)
     client = make_client(Limits(seconds=0.2))
     client.service.stop()
     monkeypatch.setattr(client.service.limits, "seconds", 60)
+    monkeypatch.setattr(translation, "DocumentProcess", None)
     answer = client.translate_file("a.txt", b"Ein Hund.")
     assert answer.status_code == 503 and "ends" in answer.json()["error"]
     client.service.document_slots = asyncio.Semaphore(0)
@@ -626,6 +628,11 @@ def test_the_specification_is_true(client):
     schemas = specification["components"]["schemas"]
     assert schemas["Source"]["enum"] == ["de", "auto"]
     assert schemas["Target"]["enum"] == ["en"]
+    answered = paths["/translate"]["post"]["responses"]["200"]["content"]["application/json"]
+    for q in (SOURCES[0], SOURCES[:2]):
+        answer = client.translate(q, source="auto", alternatives=1, details=True).json()
+        assert set(answered["schema"]["required"]) <= answer.keys()
+        assert answer.keys() <= answered["schema"]["properties"].keys()
     references = re.findall(r'"#/components/(\w+)/(\w+)"', json.dumps(specification))
     assert len(references) > 20
     assert all(name in specification["components"][kind] for kind, name in references)

@@ -188,7 +188,7 @@ async def translate_files(
     except asyncio.TimeoutError:
         raise busy("Too many documents are being translated", "documents") from None
     try:
-        await service.check_waiting(request)
+        await check_document(service, request)
         process = await run_in_threadpool(DocumentProcess, files, direction)
         try:
             return await Conversation(service, request, direction, process, glossary).run()
@@ -196,6 +196,14 @@ async def translate_files(
             process.end()
     finally:
         service.document_slots.release()
+
+
+async def check_document(service: Service, request: Request) -> None:
+    """Raise if nobody waits for a document any longer, or the service ends."""
+    stopping_since = service.stopping_since
+    if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
+        raise busy("The service ends", "stop")
+    await service.check_waiting(request)
 
 
 @dataclass
@@ -253,11 +261,7 @@ class Conversation:
             await self.check()
 
     async def check(self) -> None:
-        """Raise if nobody waits for the document any longer, or the service ends."""
-        stopping_since = self.service.stopping_since
-        if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
-            raise busy("The service ends", "stop")
-        await self.service.check_waiting(self.request)
+        await check_document(self.service, self.request)
 
     async def pair_of(self, sample: str) -> Pair:
         """The pair of languages, told by the text if the source is auto; raises Refusal."""
