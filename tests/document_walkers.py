@@ -296,11 +296,14 @@ NO_TEXT = set(
     "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula "
     "totalsRowFormula formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy "
     "created modified lastPrinted revision "
-    "version identifier language contentStatus contentType".split()
+    "version identifier language contentStatus contentType LockedField".split()
 )
 BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs
 # What begins a text of its own.
-APART = set("p v pt name si is text br cr tab title subject description keywords category".split())
+APART = set(
+    "p v pt name si is text br cr tab title subject description keywords category "
+    "rubyBase rt rPh e sub sup".split()  # ruby, and what a formula consists of
+)
 SEEN_ATTRIBUTES = set(
     "docPr/descr docPr/title cNvPr/descr cNvPr/title textpath/string hyperlink/tooltip sheet/name "
     "alias/val lvlText/val".split()
@@ -423,6 +426,7 @@ def gettext_texts(data: bytes) -> list[str]:
         return [str(each or "") for each in ([text] if isinstance(text, str) else text or [""])]
 
     texts: list[str] = []
+    data = re.sub(rb'(?m)^"PO.*-Date:.*\n', b"", data)  # it reads no header with an empty date
     for message in read_po(io.BytesIO(data.replace(b"=CHARSET", b"=utf-8"))):
         if message.id:
             texts += read_texts(forms(message.id), forms(message.string), message.fuzzy)
@@ -453,10 +457,16 @@ def property_texts(data: bytes) -> list[str]:
     found = []
     for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
-            value = "".join(re.split(r"(?<!\\)(?:\s*[=:]\s*|\s+)", line.strip(), maxsplit=1)[1:])
+            value = "".join(re.split(r"(?<!\\)(?:\s*[=:]\s*|\s+)", line.lstrip(), maxsplit=1)[1:])
             plain = re.sub(r"\\(?:u(....)|(.))", unescaped_property, value)
             found.append(plain.encode("utf-16", "surrogatepass").decode("utf-16"))
     return without_tags(found)
+
+
+def shown_properties(data: bytes) -> list[str]:
+    """As `property_texts`; two apostrophes are one in a message with arguments."""
+    texts = property_texts(data)
+    return [re.sub("''", "'", text) if re.search(r"\{\d", text) else text for text in texts]
 
 
 def unescaped_property(match: re.Match[str]) -> str:
@@ -486,7 +496,7 @@ for _extensions, _walk in {
     ".ts": qt_texts,
     ".xml": android_texts,
     ".csv .tsv": table_texts,
-    ".properties": property_texts,
+    ".properties": shown_properties,
     ".docx .pptx .xlsx": office_texts,
     ".odt .ods .odp": odf_texts,
     ".idml": design_texts,

@@ -63,11 +63,13 @@ CHART = (
     "1E-05</c:v>"
     "</c:pt></c:numCache></c:numRef></c:val></c:chart></c:chartSpace>"
 )
+PICTURE = "<w:r><wp:docPr xmlns:wp='wp' descr='Ein Bild vom Hund'/></w:r>"
 BOX = f"<w:txbxContent><w:p>{run('«Im Kasten»')}</w:p></w:txbxContent>"
 PARAGRAPHS = [
     f"<w:p><w:pPr/>{run('«Der große »')}{run('«Hund»', '<w:b/>')}{run('« schläft.»')}</w:p>",
     f"<w:p><w:hyperlink>{run('«Zuerst ein Link»')}</w:hyperlink>{run('«, dann mehr.»')}</w:p>",
-    f"<w:p>{run('«Er »')}<w:del>{run('bellte ', name='delText')}</w:del>{run('«läuft.»')}</w:p>",
+    f"<w:p>{run('«Er »')}<w:del>{run('bellte ', name='delText')}{PICTURE}</w:del>"
+    f"{run('«läuft.»')}</w:p>",
     f"<w:p><w:moveFrom>{run('Das zog um.')}</w:moveFrom></w:p><w:p><w:moveTo>"
     f"{run('«Das zog um.»')}</w:moveTo></w:p>",
     f"<w:p><w:bdo>{run('«Ein Satz.»')}</w:bdo></w:p><w:p><w:customXml><w:customXmlPr/>"

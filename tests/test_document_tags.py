@@ -312,6 +312,7 @@ def test_words():
 
     assert words("Er (sagt) ja.") == ["Er", "(", "sagt", ")", "ja", "."]
     assert words("你好 x\uf2a0") == ["你", "好", "x", "\uf2a0"]
+    assert words("und/oder ja—nein x-y") == ["und", "/", "oder", "ja", "—", "nein", "x-y"]
 
 
 def test_deep_nesting_ends():

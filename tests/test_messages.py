@@ -355,6 +355,8 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
         ("a.yaml", 'a: "ja"\nb: "\\ud800 so"\n', "a.yaml, line 2: this is not YAML"),
         ("a.yaml", "a: ja\nb: s\ao\n", "line 2: this is not YAML (YAML has no character U+0007)"),
         ("a.po", 'msgid ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "CP1252"),
+        ("a.po", 'msgid ""\n"Content-Type: text/plain; charset= koi8-r\\n"\n', "koi8-r"),
+        ("a.po", b'msgid "a"\nmsgstr "\xe9"\n', "a.po, line 2, is not UTF-8"),
         ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: the file is not well-formed XML"),
         ("a.xlf", "<html></html>", "a.xlf: an XLIFF file has the root element xliff, not html"),
         ("a.xlf", '<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "has entities of its own"),

@@ -399,6 +399,13 @@ def test_unusual_roots(root):
     translated_bytes(".docx", pack({"word/document.xml": root}))
 
 
+def test_a_picture_may_be_much_smaller_when_packed():
+    """The preview of an embedded PDF is one, most of it white."""
+    files = {"word/document.xml": f"<w:document {W}><w:p>{run('Ja.')}</w:p></w:document>"}
+    data = pack({**files, "word/media/a.emf": b"\xff" * (1 << 22)})
+    assert translated_bytes(".docx", data)[1] == {"translated": 1}
+
+
 def test_a_chapter_that_is_listed_twice_is_translated_once():
     files = unmarked(EPUB)
     item = "<item id='a' href='eins.xhtml' media-type='application/xhtml+xml'/>"

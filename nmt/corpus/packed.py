@@ -46,7 +46,7 @@ MOST_RATIO = 200  # text unpacks to some 3 to 20 times the size of its file
 FREE_BYTES = 1 << 30  # below which the ratio does not matter
 MOST_ENTRIES = 10_000  # of an archive whose files belong together
 MOST_UNPACKED = 1 << 29  # bytes of all its entries
-FREE_RATIO = 1 << 20  # bytes of an entry below which the ratio does not matter
+FREE_RATIO = 1 << 23  # bytes of an entry, such as a picture, below which the ratio does not matter
 # How a file of an Office before 2007 begins, and one with a password.
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
@@ -211,8 +211,8 @@ def archive_problem(entries: list[zipfile.ZipInfo]) -> str | None:
     for entry in entries:
         if entry.file_size > max(FREE_RATIO, MOST_RATIO * entry.compress_size):
             return (
-                f"{entry.filename[:100]} unpacks to {entry.file_size:,} bytes from "
-                f"{entry.compress_size:,}"
+                f"{entry.filename[:100]} unpacks to {entry.file_size:,} bytes, more than "
+                f"{MOST_RATIO} times its packed size"
             )
     if len({entry.filename for entry in entries}) < len(entries):
         return "two files inside have the same name"

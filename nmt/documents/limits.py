@@ -48,7 +48,7 @@ def unpack(data: bytes) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         archive = zipfile.ZipFile(BytesIO(data))
         entries = archive.infolist()
     except DAMAGED_ARCHIVE as error:
-        raise Malformed(f"this is no {WHAT} ({error})") from None
+        raise Malformed(f"this is no {WHAT}, or it is damaged ({error})") from None
     if any(entry.flag_bits & ENCRYPTED for entry in entries):
         raise Malformed(PROTECTED)
     for entry in entries:

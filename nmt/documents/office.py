@@ -74,6 +74,7 @@ NO_TEXT = {
     # who made the document, when and with what
     *"author creator lastModifiedBy created modified lastPrinted revision version".split(),
     *"identifier language contentStatus contentType".split(),
+    "LockedField",  # of an object
     "Properties",  # of InDesign
 }
 DOCUMENT_PROPERTIES = "title subject description keywords category".split()
@@ -175,7 +176,15 @@ def read_part(
         elif workbook and local(parent) == "headerFooter":
             taken.add(element)
             package.add(name, workbook.header_field(element))
-    leave_rest(document, root, reason, taken)
+    leave_rest(document, root, reason, taken, attribute_texts)
+
+
+def attribute_texts(element: Any) -> list[str]:
+    """The texts in the attributes of an element."""
+    name = local(element)
+    values = attributes(element)
+    keys = [*TEXT_ATTRIBUTES.get(name, ()), FORM_ATTRIBUTES.get(name, "")]
+    return [values[key] for key in keys if key in values]
 
 
 def read_attributes(package: Package, file: str, element: Any) -> None:

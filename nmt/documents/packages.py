@@ -90,10 +90,17 @@ def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
 INSIDE_TEXTS = set("r t delText rPr ins del span a s CharacterStyleRange Content".split())
 
 
-def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -> None:
+def leave_rest(
+    document: Document,
+    root: Any,
+    reason: Reason,
+    taken: set[Any],
+    attribute_texts: Callable[[Any], list[str]] = lambda element: [],
+) -> None:
     """Count the texts that no field has, with their reasons.
 
-    `taken`: the elements whose own texts are in fields.
+    `taken`: the elements whose own texts are in fields. `attribute_texts`: the texts in the
+    attributes of an element, which count if the element has a reason.
     """
     # The reason and the texts of each open element. Inside of an element with a reason these are
     # the same for all elements.
@@ -107,6 +114,8 @@ def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -
             stack.append((why, texts))
             if texts and local(element) not in INSIDE_TEXTS:
                 texts.append("\n")
+            if why is not None:
+                texts += [f"\n{text}\n" for text in attribute_texts(element)]
             if element not in taken and element.text:
                 texts.append(element.text)
             continue

@@ -37,7 +37,7 @@ from nmt.errors import UserError, install_extra
 
 log = logging.getLogger("nmt")
 
-CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
+CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=\s*([^\s\\";]+)', re.MULTILINE)
 # Tags between which the text of a message is translated apart. A program may give any others a
 # meaning of its own.
 BLOCKS = set(
@@ -327,10 +327,11 @@ def write_po(store: Any, data: bytes, before: Sequence[str]) -> bytes:
 
 
 def open_po(data: bytes) -> Any:
-    """A gettext file as translate-toolkit reads it; raises Malformed."""
+    """A gettext file as translate-toolkit reads it; raises Malformed, and UnicodeDecodeError."""
     charset = CHARSET.search(data)
     if charset and charset[1].upper() != b"CHARSET":  # that of a template
         check_encoding(charset[1].decode(), charset.start())
+    data.decode()  # translate-toolkit takes any other encoding for Latin-1
     store = import_library("translate.storage.pypo").pofile()
     try:
         store.parse(data)

@@ -28,7 +28,7 @@ from nmt.evaluate.extraction import DECODER_STEPS, Extractor, default_extractor
 from nmt.models.base import EncoderDecoder
 
 GUIDED_SHARE = 0.6  # of the guided head in the weights
-UNIT_OR_SLASH = re.compile(f"{UNITS.pattern}|(?<=[^\\W\\d_])/(?=[^\\W\\d_])")
+UNIT_OR_SIGN = re.compile(f"{UNITS.pattern}|(?<=[^\\W\\d_])[/–—…](?=[^\\W\\d_])")
 
 
 class WordWeights(NamedTuple):
@@ -117,7 +117,7 @@ def proportional_weights(source: str, target: str) -> WordWeights:
 
 
 def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
-    """The words of a text; a unit is one word, and so is / between two words.
+    """The words of a text; a unit is one word, and so is / or a dash between two words.
 
     In a script without spaces a piece is one word, and a character without pieces.
     """
@@ -125,7 +125,7 @@ def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
     words: list[Span] = []
     for start, end in word_spans(text):
         edges = {start, end}
-        for unit in UNIT_OR_SLASH.finditer(text, start, end):
+        for unit in UNIT_OR_SIGN.finditer(text, start, end):
             edges.update(unit.span())
         if SPACELESS.search(text, start, end):
             inside = piece_edges[bisect_right(piece_edges, start) : bisect_left(piece_edges, end)]
