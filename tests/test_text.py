@@ -109,7 +109,8 @@ WITH_WORDS = re.split(
 Katze|katze|ja|The cat sleeps.|E-Mail|blau-weiß|COVID-19|48-Stunden-Dienst|Yes/No|&Open|_Open
 Öff&nen|Sa_ve As|File(s)|See README.md|Open main.c|über|猫|第3章|Привет|नमस्ते|A|a b c|THE END|vlk
 smrt|l'eau|Mo–Fr|Hello, foo_bar|10 km from home|Simple, easy-to-use|5월|3D-Drucker|MP3-Player
-Глава XX|Η Εύα II|Катерина II спит.|भाग II|제일 AA형|我们AA制|Abenteuer, Fantasy|horror, fantasy""",
+Глава XX|Η Εύα II|Катерина II спит.|भाग II|제일 AA형|我们AA制|Abenteuer, Fantasy|horror, fantasy
+Fødd|Øll mál|dosya(lar)|wiersz(-e)""",
 )
 
 

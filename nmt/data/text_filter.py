@@ -180,11 +180,13 @@ WORD_PARTS = re.compile(r"[\w\u0300-\u036f]+")  # between hyphens, apostrophes, 
 IDENTIFIER = re.compile(r"[a-z\d]+(?:-[a-z\d]+)+|[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-\d{3})")
 PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")  # ../a, a/b, A/B/C
 CALL = re.compile(r"\w\(\)")  # print()
-PLURAL = re.compile(r"(?<=\w)\([a-z]{1,2}\)(?=[^\w]{0,9}$)")  # file(s)
+PLURAL = re.compile(r"(?<=\w)\(-?[a-z]{1,3}\)(?=[^\w]{0,9}$)")  # file(s)
 DOUBLE_LETTER = re.compile(r"([A-Za-z])\1")
-# d. MMM yyyy, yyyy年M月d日; not Екатерина II, which has letters of another script side by side
+# d. MMM yyyy, yyyy年M月d日; not Екатерина II, which has letters of another script side by side, nor
+# Fødd, which has letters of Latin beyond ASCII
 DATE_PATTERN = re.compile(
-    r"(?:([A-Za-z])\1*(?![A-Za-z])|[\x00-\x40\x5b-\x60\x7b-\x7f]|[^\x00-\x7f](?![^\x00-\x7f]))+"
+    r"(?:([A-Za-z])\1*(?![A-Za-z])|[\x00-\x40\x5b-\x60\x7b-\x7f]"
+    r"|[^\x00-\x7f\u00c0-\u024f](?![^\x00-\x7f]))+"
 )
 FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|system-ui)")
 # Scripts without spaces between words, in which a sentence is one token.

@@ -130,7 +130,7 @@ XLSX = OfficeFormat(
 IDML = OfficeFormat("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml", "Stories")
 PROPERTIES = r"docProps/core\.xml"
 CUSTOM = r"customXml/item\d*\.xml"
-EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
+EMBEDDED = r"(.*/)?embeddings/.+|word/.*\.(docx|html?|mht|rtf|txt)"
 
 
 def read_office(kind: OfficeFormat, data: bytes) -> Document:
