@@ -22,6 +22,7 @@ from packages import (
     P,
     W,
     capitals,
+    field,
     files_in,
     pack,
     run,
@@ -219,6 +220,11 @@ def test_sides_that_cross_an_element_stay_well_formed():
         "vier",
         "zwei",
     ]
+
+
+def test_a_field_without_words_around_it_is_counted_once():
+    paragraph = run("(") + field("DATE", run("5. Mai")) + run(")")
+    assert translated_bytes(".docx", word(paragraph))[1] == {"fields": 1}
 
 
 def test_a_content_control_that_word_fills_anew_is_left():

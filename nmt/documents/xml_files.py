@@ -47,6 +47,7 @@ PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\]\s*)?>)*",
     re.DOTALL,
 )
+MARK = re.compile(r"</?[gsx]\d+/?>")  # it stands for an element
 # Elements with text that may be inside each other in a paragraph; a deeper one is not taken apart.
 DEEPEST_PAIR = 25
 # Things with a beginning and an end that may be open at a time. Both numbers together stay below
@@ -331,7 +332,12 @@ def plain_text(items: Sequence[Item]) -> str:
 
 
 def counted(part: Part, text: str) -> Part:
-    """The part of a text; counted as left if nothing of it is translated, such as a link alone."""
+    """The part of a text; counted as left if nothing of it is translated, such as a link alone.
+
+    Elements alone, such as a date, do not count here: the readers count what is in them.
+    """
+    if isinstance(part, Left) and not has_letters(MARK.sub("", part)):
+        return str(part)
     is_translated = isinstance(part, Segment)
     if is_translated or isinstance(part, Left) or not has_letters(text):
         return part
