@@ -396,8 +396,10 @@ def table_texts(data: bytes) -> list[str]:
     """The cells of a table with the columns `source` and `target`, as a reader of the translation
     gets them."""
     text = data.decode("utf-8-sig")
-    dialect = csv.Sniffer().sniff(text[:10_000], ",;\t|")
-    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), dialect) if row]
+    first_line = text.partition("\n")[0]
+    separator = max(",;\t|", key=first_line.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    header, *rows = [row for row in reader if row]
     texts = list(header)
     source, target = (header.index(name) for name in ("source", "target"))
     for row in rows:
