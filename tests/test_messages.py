@@ -75,6 +75,7 @@ MARKED = [
     (".json", '\ufeff{"a": "«gut»"}', {}),
     (".arb", '{"@@locale": "de", "a": "«gut»", "@a": {"description": "bleibt"}}', {"comments": 2}),
     (".json", '["<p>«gut»</p><p>«ja» <link>«so»</link></p>", "ja <b"]', {"with broken HTML": 1}),
+    (".json", '["<Kein Rad>", "<br>", "<b>«gut»</b>"]', {"with broken HTML": 1}),
     # YAML: anchors, tags and symbols, keys of any kind, blocks, several documents.
     (
         ".yaml",

@@ -48,6 +48,7 @@ BLOCKS = set(
 # As Java writes signs and characters beyond ASCII; what the signs stand for is in `controls`.
 ESCAPE = r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))"
 BROKEN_HTML = "with broken HTML"
+LONE_TAG = re.compile(r"\s*<(?!(?:br|hr|wbr)\b)\w[^<>=/]*>\s*")  # <None>: nothing ends it
 # What would divide a message of ICU: tags, {{n} dogs} as a template, lines
 DIVIDES = re.compile(r"<|\{\{|\n")
 TAGS = re.compile(r"(</?\w[^<>{}|]*>)")
@@ -144,6 +145,8 @@ def is_complete(form: str) -> bool:
 
 def form_parts(message: str) -> list[Part]:
     """The parts of a message that has one form, line by line."""
+    if LONE_TAG.fullmatch(message):
+        return [Left(message, BROKEN_HTML)]
     try:
         return line_parts(message)
     except Malformed:
