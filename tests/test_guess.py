@@ -339,6 +339,11 @@ def test_what_a_file_does_not_tell_is_asked_for(tmp_path):
     for name, text, said in (
         ("x.tsv", "1\t2\n3\t4\n", "give data.source=… data.target=…"),
         ("y.tsv", "one\n", "two or more"),
+        (
+            "en.tsv",
+            "en\tpcm\n" + "It was for you.\tIt was for you and he.\n" * 9,
+            r"give data.target=…",
+        ),
         ("z.doc", "", "not a kind of file"),
     ):
         (tmp_path / name).write_text(text)

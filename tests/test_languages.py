@@ -125,6 +125,11 @@ def test_a_whole_side_and_a_guess():
         is None
     )
     assert language_of_text(german[0], ["eng_Latn", "deu_Latn"]) == "deu_Latn"
+    # One frequent word alone is chance, where a text has many words
+    chance = [
+        f"{first}{second} ma" for first in "bdfgjlmnprstvxz" for second in "abdefghiklmnoprstuvwyz"
+    ]
+    assert language_of_text(" ".join(chance)) is None
     assert (script_of("rus_Cyrl"), script_of("sr-Latn"), script_of("sr")) == (
         "CYRILLIC",
         "LATIN",

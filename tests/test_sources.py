@@ -319,6 +319,20 @@ def test_a_file_of_each_kind(name, content, told, pairs, skipped, tmp_path):
     assert none == skipped
 
 
+@pytest.mark.parametrize("block", [1, 3, 7, packed.BLOCK])
+def test_what_xml_forbids_is_read_as_a_sign_and_named(block, tmp_path, monkeypatch, caplog):
+    """Wherever a block of the file ends."""
+    monkeypatch.setattr(packed, "BLOCK", block)
+    text = tmx(
+        unit("de", "a&#x1f;b\x0bc&#65;", "en", "&#xD83D;&#0;&amp;#x1f;&#x1F600;"),
+        unit("de", "d&#99999999;", "en", "&lt;"),
+    )
+    found, _ = read(save(tmp_path / "a.tmx", text))
+    assert found == [("a\ufffdb\ufffdcA", "\ufffd\ufffd&#x1f;\U0001f600"), ("d\ufffd", "<")]
+    assert "5 characters that XML does not allow" in caplog.text
+    assert "(lines 3, 3, 3, 3, 4)" in caplog.text
+
+
 def zstd(content: bytes) -> bytes:
     return pyarrow.compress(content, codec="zstd", asbytes=True)
 

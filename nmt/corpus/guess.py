@@ -262,8 +262,12 @@ def guess_table(file: PackedFile, header: list[str], rows: list[list[str]]) -> L
         if len(longest) < 2:
             return UNTOLD
         sides = min(longest), max(longest)
-    source, target = (named.get(side) or language_of_text(texts.get(side, "")) for side in sides)
-    return (source, target) if source != target else UNTOLD
+    by_name = named.get(sides[0]), named.get(sides[1])
+    source, target = by_name
+    source = source or language_of_text(texts.get(sides[0], ""))
+    target = target or language_of_text(texts.get(sides[1], ""))
+    # A language like the one that a name tells, such as Nigerian Pidgin beside English
+    return (source, target) if source != target else by_name
 
 
 def other_reading(code: str, text: str, columns: int) -> str:

@@ -1,24 +1,27 @@
 """Sentence pairs of TMX and XLIFF files (1.2 and 2), read as a stream of units.
 
 The parser loads no other file. It refuses entities that grow without bounds (expat from 2.4 on) and
-those that the file does not declare. Elements inside a sentence that stand for codes (`bpt`, `ept`,
-`ph`, `it`, `ut`, `sub`) are left out with their content; all others (`hi`, `g`, `mrk`, `pc`, `x` …)
-leave their text. A code for a line break, a line break and indentation become one space. Where a
-unit of XLIFF 1.2 is divided into segments on both sides, each segment is a pair: one may be
-translated and the next one not.
+those that the file does not declare. A character that XML does not allow, but other programs write,
+is read as U+FFFD and counted. Elements inside a sentence that stand for codes (`bpt`, `ept`, `ph`,
+`it`, `ut`, `sub`) are left out with their content; all others (`hi`, `g`, `mrk`, `pc`, `x` …) leave
+their text. A code for a line break, a line break and indentation become one space. Where a unit of
+XLIFF 1.2 is divided into segments on both sides, each segment is a pair: one may be translated and
+the next one not.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.languages import same_language
 from nmt.corpus.packed import PackedFile
-from nmt.corpus.tables import Pair, Skipped
+from nmt.corpus.tables import Pair, Skipped, listed, warn_once
 from nmt.errors import UserError, printable
 
 CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
@@ -32,6 +35,10 @@ UNITS = {
     "trans-unit": "source-language and target-language of <file>",
     "segment": "srcLang and trgLang of <xliff>",
 }
+# A character by its number, or a control character as it is; and the beginning of such a number
+CHARACTER = re.compile(rb"&#(?:x([0-9a-f]{1,7})|([0-9]{1,8}));|[\0-\x08\x0b\x0c\x0e-\x1f]", re.I)
+CUT_CHARACTER = re.compile(rb"&(?:#\w{0,8})?\Z")
+ALLOWED = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 GETTEXT_HEADER = "x-gettext-domain-header"  # the `restype` of a unit that is no message of its PO
 NO_PAIR = "unit without both languages"
@@ -121,9 +128,8 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
 def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
     """The beginning and the end of each element; raises UserError for damage."""
     parser: Any = XMLPullParser(("start", "end"))
-    as_it_is = replace(file, encoding="")  # XML states its encoding itself
     try:
-        for block in as_it_is.blocks():
+        for block in allowed_blocks(file):
             parser.feed(block)
             yield from parser.read_events()
         parser.close()
@@ -138,6 +144,46 @@ def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
         raise UserError(
             f"{file} has an encoding that cannot be read; convert the file to UTF-8."
         ) from None
+
+
+def allowed_blocks(file: PackedFile) -> Iterator[bytes]:
+    """The content of an XML file, with U+FFFD for what XML does not allow, which is logged.
+
+    UTF-16 is left as it is.
+    """
+    blocks = replace(file, encoding="").blocks()  # XML states its encoding itself
+    first = next(blocks, b"")
+    if b"\0" in first[:4]:
+        yield first
+        yield from blocks
+        return
+
+    text = b""
+    line = 1
+    places: list[str] = []
+
+    def allowed(match: re.Match[bytes]) -> bytes:
+        code = 0
+        if match.lastindex:
+            code = int(match[1], 16) if match[1] else int(match[2])
+        if code <= sys.maxunicode and ALLOWED.match(chr(code)):
+            return match[0]
+        places.append(str(line + text.count(b"\n", 0, match.start())))
+        return b"&#xFFFD;"
+
+    rest = b""
+    for block in chain([first], blocks, [b""]):
+        text = rest + block
+        cut = CUT_CHARACTER.search(text) if block else None
+        rest = cut[0] if cut else b""
+        text = text.removesuffix(rest)
+        yield CHARACTER.sub(allowed, text)
+        line += text.count(b"\n")
+    if places:
+        warn_once(
+            f"{file}: {len(places):,} characters that XML does not allow are read as U+FFFD (lines "
+            f"{listed(places)})."
+        )
 
 
 def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:

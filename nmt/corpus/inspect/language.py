@@ -226,7 +226,10 @@ def language_of_text(text: str, codes: Sequence[str] = LANGUAGES_TOLD) -> str | 
     best, *others = sorted(evidence, key=evidence.__getitem__, reverse=True)
     if others and evidence[best] < TIMES_NEXT * evidence[others[0]]:
         return None
-    known = sum(map(counts.__getitem__, FREQUENT_WORDS.get(base_code(best), ())))
+    words = FREQUENT_WORDS.get(base_code(best), set())
+    if len(counts) >= LEAST_WORDS and len(words & counts.keys()) < LEAST_DIFFERENT:
+        return None  # by chance it has one word often, such as `ma` in Dholuo
+    known = sum(map(counts.__getitem__, words))
     return best if known / counts.total() >= MIN_SHARE else None
 
 
