@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from nmt.config.compose import compose_all
-from nmt.config.schema import Config
+from nmt.config.schema import Config, to_dict
 from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.training import checkpoint, checkpoint_manager
@@ -208,6 +208,14 @@ def test_a_run_is_not_continued_with_other_text_or_weights(training, changes, na
     message = str(caught.value)
     assert all(part in message for part in named)
     assert ("tokenizer" in message) == ("tokenizer" in named)
+
+
+def test_another_model_is_named_by_a_few_keys(training):
+    saved = training().checkpoints.common
+    new = saved | {"config": to_dict(composed("model=luong_global"))}
+    with pytest.raises(UserError, match=r": model.kind \(was .*, and \d\d other keys;") as caught:
+        refuse_changes(saved, new, "tiny")
+    assert str(caught.value).count("(was") == checkpoint_manager.MOST_NAMED
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -23,6 +23,7 @@ from nmt.corpus.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.corpus.link_files import find_link_files
 from nmt.corpus.origin import Origin
 from nmt.corpus.packed import PackedFile
+from nmt.corpus.tables import warn_once
 from nmt.corpus.training_plan import (
     LEARNT,
     OldText,
@@ -203,7 +204,10 @@ def log_origin(entry: dict[str, Any]) -> None:
 
 
 def log_warnings(report: dict[str, Any]) -> None:
-    """Log what `PairChecks` found in each set, once for every command that uses the corpus."""
+    """Log what `PairChecks` found in each set, once for every command that uses the corpus.
+
+    A training with model=auto opens its corpus twice.
+    """
     for entry in report["audit"].values():
         for warning in entry["warnings"]:
-            logger.warning("%s", warning)
+            warn_once(warning)

@@ -149,9 +149,7 @@ def open_document(
     """
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
-        raise UserError(
-            f"--document {path}: '{path.suffix}' is of no known format; {instead(extension)}."
-        )
+        raise UserError(f"{path}: '{path.suffix}' is of no known format; {instead(extension)}.")
     with_translations = [name for name, kind in EXTENSIONS.items() if kind.has_translations]
     if retranslate and extension not in with_translations:
         raise UserError(
@@ -166,7 +164,7 @@ def open_document(
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UserError(f"--document {path} cannot be read: {error.strerror or error}.") from None
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
     return read_document(path, data, retranslate, columns, languages)
 
 

@@ -67,6 +67,7 @@ CHANGEABLE = (
     "train.validate_every",
     *(f"train.{name}" for name in LIMITS),
 )
+MOST_NAMED = 5  # keys of a configuration, in a message
 
 
 class CheckpointManager:
@@ -343,16 +344,19 @@ def step_of(path: Path) -> int:
 def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     """Raise UserError if the new configuration would train something else than the saved run.
 
-    The message names the keys that have changed.
+    The message names some keys that have changed, and counts the others.
     """
     before = flatten(validate(saved["config"]))
     after = flatten(validate(new["config"]))
-    changed = []
+    keys = []
     for key in sorted(before.keys() | after.keys()):
-        was = before.get(key)
-        now = after.get(key)
-        if was != now and not key.startswith(CHANGEABLE):
-            changed.append(f"{key} (was {was}, now {now})")
+        if before.get(key) != after.get(key) and not key.startswith(CHANGEABLE):
+            keys.append(key)
+    # A kind of model comes first, and last the keys that only one of two kinds has
+    keys.sort(key=lambda key: (key not in before or key not in after, not key.endswith(".kind")))
+    changed = [f"{key} (was {before.get(key)}, now {after.get(key)})" for key in keys[:MOST_NAMED]]
+    if len(keys) > MOST_NAMED:
+        changed.append(f"and {len(keys) - MOST_NAMED} other keys")
 
     was = saved.get("parent", {}).get("weights", "none")[:10]
     now = new.get("parent", {}).get("weights", "none")[:10]
