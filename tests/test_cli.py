@@ -528,6 +528,18 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     assert (run / "evaluate" / "some.de" / "result.json").exists()
 
 
+def test_a_source_that_is_the_reference_is_named(trained: Trained, capfd, tmp_path):
+    run = copied_run(trained, tmp_path / "runs").parent
+    files = [tmp_path / "some.de", tmp_path / "some.en"]
+    texts = "Der Hund ist nicht bei ihm und das ist gut.", "The dog is not with him and that is it."
+    for path, text in zip(files, texts, strict=True):
+        path.write_text(f"{text}\n" * 60)
+    for source, reference in (files, files[::-1]):
+        words = ["evaluate", str(run), "--source", str(source), "--reference", str(reference)]
+        said = run_command(capfd, *words).err
+        assert ("exchanged" in said) == (source != files[0])
+
+
 def test_a_reference_that_is_its_source_is_named_each_time(trained: Trained, capfd, tmp_path):
     run = copied_run(trained, tmp_path / "runs").parent
     source = tmp_path / "some.de"

@@ -573,7 +573,7 @@ ODS = f"""<office:document-content xmlns:office="{NAMESPACE}:office:1.0" xmlns:t
  table:number-columns-repeated="2"/><table:table-cell office:value-type="string"><text:p>en</text:p></table:table-cell
 ></table:table-row>
 <table:table-row><table:table-cell office:value-type="string"><office:annotation><text:p>no</text:p></office:annotation
-><text:p>Zwei<text:s text:c="2"/><text:span>Teile</text:span></text:p><text:p>Ende</text:p></table:table-cell
+><text:p>Zwei<text:s text:c="2"/><text:span>Teile<text:line-break/>am<text:tab/></text:span></text:p><text:p>Ende</text:p></table:table-cell
 ><table:covered-table-cell/><table:table-cell/><table:table-cell office:value-type="string"><text:p>two</text:p
 ></table:table-cell></table:table-row>
 <table:table-row table:number-rows-repeated="TIMES"><table:table-cell office:value-type="string"
@@ -589,7 +589,7 @@ def test_workbooks(tmp_path, caplog):
     assert f"sheet Sätze is read ({len(many) + 3} pairs), not Sheet (0)" in caplog.text
     assert "the rows before Nr. | Deutsch | Anglais are left out" in caplog.text
     few = save(tmp_path / "a.ods", ods(ODS.replace("TIMES", "3")))
-    assert read(few)[0] == [("Zwei  Teile\nEnde", "two"), *[("x", "x")] * 3]
+    assert read(few)[0] == [("Zwei  Teile\nam\t\nEnde", "two"), *[("x", "x")] * 3]
     assert "no columns 'de' and 'fr'" in refusal(few, ["de", "fr"])
     many_cells = ODS.replace("TIMES", "1000000").replace('"4"', '"400"')
     assert "cannot be read" in refusal(save(tmp_path / "b.ods", ods(many_cells)))

@@ -109,7 +109,8 @@ def test_a_workbook_with_a_title_and_another_sheet(tmp_path):
     book = openpyxl.Workbook()
     book.active.append(["Notes", "more", "and more"])
     sheet = book.create_sheet("Terms")
-    for row in (["Our terms"], ["German", "id", "English (US)"], ["Hund", 7, "dog"]):
+    titles = [["Our terms"], *[[]] * 30]
+    for row in (*titles, ["German", "id", "English (US)"], ["Hund", 7, "dog"]):
         sheet.append(row)
     other = book.create_sheet("Older terms")
     for row in (["German", "English"], ["Katze", "cat"]):

@@ -8,7 +8,10 @@ from random import Random
 
 from nmt.commands import check_given, open_run
 from nmt.commands.output import print_results
+from nmt.corpus.checks import SAMPLE
 from nmt.corpus.files import refuse_links
+from nmt.corpus.inspect.language import describe_languages
+from nmt.corpus.language_pairs import is_multilingual
 from nmt.corpus.packed import PackedFile, without_packing
 from nmt.corpus.parallel_text import read_pairs, refuse_other_format
 from nmt.data.augmentation import FINAL, add_typos
@@ -77,7 +80,13 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
     gold = read_gold(options, source, references[0]) if options.gold else None
     # bytes that are not UTF-8 become ?
     name = without_packing(source).name.encode(errors="replace").decode()
-    return [TestSet(name, source, references, gold)]
+    test_set = TestSet(name, source, references, gold)
+    data = run.config.data
+    if not is_multilingual(data):
+        problem = describe_languages(test_set.pairs[:SAMPLE], (data.source, data.target))
+        if problem:
+            log.warning("%s: %s.", name, problem)
+    return [test_set]
 
 
 def read_gold(options: argparse.Namespace, source: Path, target: Path) -> GoldAlignments:

@@ -4,6 +4,9 @@ The sheet with the most pairs is read. A formula counts as the result that was s
 Numbers are read without their format, dates as 2024-12-31.
 """
 
+import io
+import re
+import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
@@ -25,6 +28,9 @@ from nmt.corpus.words import has_letters
 from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
+ODF_PARTS = {"mimetype", "META-INF/manifest.xml", "content.xml"}  # that have the cells
+ODF_SPACES = {b"tab": b"\t", b"line-break": b"\n"}
+ODF_SPACE = re.compile(rb"<text:(tab|line-break)\b[^>]*/>")
 
 
 class Sheet(NamedTuple):
@@ -107,11 +113,14 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
     with file.open() as opened:
         if opened.read(len(OLE)) == OLE:
             raise protected
-    problem = archive_problem(archive_entries(file.path))
+    entries = archive_entries(file.path)
+    problem = archive_problem(entries)
     if problem:
         raise UserError(f"{file}: {problem}.")
+    is_odf = ODF_PARTS <= {entry.filename for entry in entries}
+    content = with_spaces(file) if is_odf else file.path
     try:
-        book = CalamineWorkbook.from_path(file.path)
+        book = CalamineWorkbook.from_object(content)
     except PasswordError:
         raise protected from None
     except CalamineError as error:
@@ -130,6 +139,20 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
             yield list(map(cell_text, row))
 
     return [Sheet(name, partial(rows, name)) for name in book.sheet_names]
+
+
+def with_spaces(file: PackedFile) -> io.BytesIO:
+    """A workbook of OpenDocument with the tabs and line breaks inside its cells, of which calamine reads no element.
+
+    Without them the words before and after would be one.
+    """
+    copy = io.BytesIO()
+    with zipfile.ZipFile(copy, "w") as archive:
+        for name in sorted(ODF_PARTS):
+            content = b"".join(PackedFile(file.path, name).blocks())
+            archive.writestr(name, ODF_SPACE.sub(lambda match: ODF_SPACES[match[1]], content))
+    copy.seek(0)
+    return copy
 
 
 def as_table(rows: Callable[[], Iterator[Row]], table: str = "") -> Iterator[Row]:

@@ -48,7 +48,7 @@ SAYS_FORBIDDEN = re.compile(FORBIDDEN)
 IS_FORBIDDEN = re.compile(rf"(?:{FORBIDDEN})(?: ?term.*)?")
 STATUS = re.compile(rf"status|usage|term info|{FORBIDDEN}")
 YES = {"1", "x", "y", "yes", "true", "j", "ja", "wahr", "oui", "vrai", "sí", "si", "sì", "vero"}
-HEADER_ROWS = 20  # at the beginning, among which the names of the columns are
+HEADER_ROWS = 20  # that are not blank, among which the names of the columns are
 MOST_NAMED = 8  # rows left out, in a message
 
 
@@ -99,7 +99,7 @@ def workbook_lines(path: Path, source: str, target: str) -> list[str]:
     columns = columns_of(source, target)
     chosen = sheets[0]
     for sheet in sheets:
-        if any(columns.named(row) for row in islice(sheet.rows(), HEADER_ROWS)):
+        if any(columns.named(row) for row in islice(filter(any, sheet.rows()), HEADER_ROWS)):
             chosen = sheet
             break
     table = f"{path}, sheet {printable(chosen.name)}" if len(sheets) > 1 else str(path)
@@ -128,7 +128,8 @@ def table_lines(
     names: Row = []
     sides = 0, 1
     begin = 0
-    for number, row in enumerate(rows[:HEADER_ROWS]):
+    filled = ((number, row) for number, row in enumerate(rows) if any(row))
+    for number, row in islice(filled, HEADER_ROWS):
         named = columns.named(row)
         if named:
             names = row
@@ -147,9 +148,9 @@ def table_lines(
     without = []
     forbidden = 0
     for number, row in enumerate(rows[begin:], begin + 1):
-        filled = [*row, *[""] * (max(*sides, *marks) + 1 - len(row))]
-        pair = filled[sides[0]], filled[sides[1]]
-        if any(is_forbidden(names[column], filled[column]) for column in marks):
+        cells = [*row, *[""] * (max(*sides, *marks) + 1 - len(row))]
+        pair = cells[sides[0]], cells[sides[1]]
+        if any(is_forbidden(names[column], cells[column]) for column in marks):
             forbidden += 1
         elif all(pair):
             pairs[number] = pair
