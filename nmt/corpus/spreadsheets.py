@@ -142,9 +142,9 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
 
 
 def with_spaces(file: PackedFile) -> io.BytesIO:
-    """A workbook of OpenDocument with the tabs and line breaks inside its cells, of which calamine reads no element.
+    """A workbook of OpenDocument with the tabs and line breaks inside its cells.
 
-    Without them the words before and after would be one.
+    calamine leaves out their elements, so that two words would become one.
     """
     copy = io.BytesIO()
     with zipfile.ZipFile(copy, "w") as archive:
