@@ -126,6 +126,10 @@ def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit
     ) in again.err and f"{LINES - 4} pairs pass" in again.err
     words = ["passed.de", "passed.en", "data.valid=valid", "data.test=null"]
     assert f"{LINES - 4} pairs read" in run_command(capfd, "download", *words).err.replace(",", "")
+    # A language that no ending tells is named
+    Path("pidgin.tsv").write_text("en\tpcm\n" + "".join(f"{a}\t{b}\n" for a, b in kept), "utf-8")
+    answer = run_command(capfd, "audit", "pidgin.tsv", "data.target=pcm", "--clean", "x")
+    assert answer.err.count("nmt train x.en x.pcm data.source=en data.target=pcm") == 1
     assert run_command(capfd, "audit", *words, "-m", "--clean", "x").code == 2
 
 

@@ -269,9 +269,9 @@ def test_two_files_of_any_names(tmp_path, capfd):
     )
     assert answer.code == 0 and f"{len(PAIRS)} pairs read" in answer.err
     named = [
-        path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.pl"), strict=True)
+        path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.yor"), strict=True)
     ]
-    assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=pl"]
+    assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=yo"]
     with pytest.raises(UserError, match="give files of pairs, or two files of sentences"):
         with_file([str(named[0]), str(named[1]), str(tmp_path / "test_guess.py"), str(named[0])])
 

@@ -124,6 +124,15 @@ def test_a_whole_side_and_a_guess():
         describe_languages(list(zip(german, english, strict=True)), ("deu_Latn", "eng_Latn"))
         is None
     )
+    # Of a language without a list of words, the other one tells
+    yoruba = ["Ọmọ náà wà ní ilé, ajá kò sì sí"] * 80
+    for sides, codes, place in (
+        ((english, yoruba), ("yo", "en"), "source like en"),
+        ((yoruba, english), ("en", "yo"), "target like en"),
+        ((english, yoruba), ("en", "yo"), None),
+    ):
+        found = describe_languages(list(zip(*sides, strict=True)), codes)
+        assert found == (place and f"the sides look exchanged: the {place}")
     assert language_of_text(german[0], ["eng_Latn", "deu_Latn"]) == "deu_Latn"
     # One frequent word alone is chance, where a text has many words
     chance = [

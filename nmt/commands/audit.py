@@ -18,6 +18,7 @@ from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.corpus.guess import with_file
 from nmt.corpus.language_pairs import is_multilingual
+from nmt.corpus.languages import is_known
 from nmt.corpus.sources import find_sets
 from nmt.errors import UserError
 from nmt.runs.run import Run
@@ -87,7 +88,10 @@ def clean(config: Config, folder: Path, prefix: str) -> None:
         warn_of_replacing(path)
     with report_output_errors(prefix, "--clean"):
         kept, rejected = write_clean(config.data, Path(config.data_folder), folder, prefix)
-    log.info("%s pairs pass: nmt train %s %s", f"{kept:,}", source, target)
+    words = [str(source), str(target)]
+    if not is_known(config.data.source) or not is_known(config.data.target):  # by the endings
+        words += [f"data.source={config.data.source}", f"data.target={config.data.target}"]
+    log.info("%s pairs pass: nmt train %s", f"{kept:,}", " ".join(words))
     for reason, count in rejected.most_common():
         log.info("  rejected %10s  %s", f"{count:,}", reason)
     if kept < rejected.total():

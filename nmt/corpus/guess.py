@@ -15,8 +15,14 @@ from pathlib import Path
 from nmt.config.compose import NOT_QUOTED, quoted_name
 from nmt.config.validation import is_text_encoding
 from nmt.corpus.encoding import with_encoding
-from nmt.corpus.inspect.language import LANGUAGES_TOLD, language_of_text
-from nmt.corpus.languages import base_code, find_language, is_also_word, language_of_column
+from nmt.corpus.inspect.language import language_of_text
+from nmt.corpus.languages import (
+    LANGUAGES,
+    base_code,
+    find_language,
+    is_also_word,
+    language_of_column,
+)
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.sources import ENDINGS, two_sides
@@ -177,7 +183,7 @@ def guess_side(path: Path, encoding: str) -> str | None:
     """By the ending of the name, as in text.de, else by the text of the first lines."""
     file = with_encoding(PackedFile(path), encoding)
     ending = base_code(file.ending[1:])
-    if ending in LANGUAGES_TOLD:
+    if ending in LANGUAGES:
         return ending
     return language_of_text(" ".join(islice(read_lines(file), SAMPLE)))
 

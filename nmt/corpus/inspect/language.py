@@ -155,8 +155,18 @@ def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
 
     None where nothing is wrong, or nothing can be told.
     """
-    source = other_side_language([pair[0] for pair in pairs], languages[0])
-    target = other_side_language([pair[1] for pair in pairs], languages[1])
+    sides = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    # If only one language has frequent words here, they must be on its own side
+    is_told = [base_code(code) in FREQUENT_WORDS for code in languages]
+    if sum(is_told) == 1:
+        own = is_told.index(True)
+        language = base_code(languages[own])
+        shares = [word_shares(side).get(language, 0.0) for side in sides]
+        if shares[1 - own] >= max(MIN_SHARE, TIMES * shares[own]):
+            return f"the sides look exchanged: the {('target', 'source')[own]} like {language}"
+
+    source = other_side_language(sides[0], languages[0])
+    target = other_side_language(sides[1], languages[1])
     if (source, target) == (base_code(languages[1]), base_code(languages[0])):
         return f"the sides look exchanged: the source like {source}, the target like {target}"
     problems = []
