@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nmt.commands.interface import load, train
-    from nmt.decode.translator import Translation
+    from nmt.decode.translation import Translation
     from nmt.errors import Stopped, UserError
     from nmt.evaluate.alignment import Alignment
     from nmt.runs.results import Result
@@ -57,7 +57,7 @@ MODULES = {
     "Result": "nmt.runs.results",
     "Run": "nmt.runs.run",
     "Stopped": "nmt.errors",
-    "Translation": "nmt.decode.translator",
+    "Translation": "nmt.decode.translation",
     "UserError": "nmt.errors",
     "load": "nmt.commands.interface",
     "train": "nmt.commands.interface",

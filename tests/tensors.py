@@ -1,5 +1,7 @@
 """Random tensors and batches for the tests of attention and models, and how equal they must be."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import torch
 from conftest import VOCABULARY
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.data.batches import Batch, collate
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import EOS
+from nmt.decode.translator import Query
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -32,6 +36,11 @@ def batch_of(sources: list[int], targets: list[int], seed: int = 1) -> Batch:
     for lengths in (sources, targets):
         sides.append([random.integers(GARBAGE + 1, VOCABULARY, length - 1) for length in lengths])
     return collate(*sides)
+
+
+def queries(sources: Iterable[Sequence[int] | np.ndarray]) -> list[Query]:
+    """A search of each of these ids."""
+    return [Query(Encoded(map(int, ids))) for ids in sources]
 
 
 def uneven() -> Batch:

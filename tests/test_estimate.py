@@ -17,7 +17,8 @@ import nmt
 from nmt.convert.export import read_resource
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.decode.quality import REVIEW, Quality
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
 from nmt.evaluate import estimate
 from nmt.evaluate.estimate import FEATURES, Estimator, Fitted
 from nmt.runs.run import Run

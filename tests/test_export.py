@@ -18,6 +18,7 @@ import torch
 from conftest import MODELS, composed, small_config
 from corpora import Trained, pairs, run_command
 from exporting import program, some, translator
+from tensors import queries
 
 from nmt.config.schema import Config
 from nmt.config.validation import validate
@@ -33,7 +34,7 @@ from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.confidence import Calibration
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError
 from nmt.models.ensemble import Ensemble
 from nmt.runs.run import load
@@ -264,13 +265,13 @@ def own_searches(monkeypatch: pytest.MonkeyPatch) -> Callable[[Translator, list]
         searched: list[int] = []
         plain = Translator.search_batch
 
-        def counted(self: Translator, sources: list, *rest: object) -> list[list[Hypothesis]]:
-            searched.append(len(sources))
-            return plain(self, sources, *rest)
+        def counted(self: Translator, batch: list[Query]) -> list[list[Hypothesis]]:
+            searched.append(len(batch))
+            return plain(self, batch)
 
         with monkeypatch.context() as patch:
             patch.setattr(Translator, "search_batch", counted)
-            return searcher.search(sentences), sum(searched)
+            return searcher.search(queries(sentences)), sum(searched)
 
     return search
 
@@ -301,7 +302,7 @@ def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path,
     # A loop that CTranslate2 keeps open for a while takes a place of its beam
     for beam, alpha, avoid_loops in ((1, 1.0, True), (5, 0.0, False), (3, 0.6, False)):
         decode = replace(plain.decode, beam=beam, length_penalty=alpha, avoid_loops=avoid_loops)
-        wanted = plain.with_options(decode=decode).search(sentences)
+        wanted = plain.with_options(decode=decode).search(queries(sentences))
         results, own = own_searches(faster.with_options(decode=decode), sentences)
         assert_same(results, wanted)
         assert own < len(sentences) / 2, "our own search has translated most of it"
@@ -340,7 +341,7 @@ def test_what_it_cannot_search_is_left_to_our_own_search(
     assert faster.threads == threads
     sentences = some(plain.tokenizers.source.size, 0, 60 if threads > 1 else 24)
     results, own = own_searches(faster, sentences)
-    assert_same(results, plain.search(sentences))
+    assert_same(results, plain.search(queries(sentences)))
     assert own == len(sentences) if pieces else 0 < own < len(sentences)
     assert not any({PAD, BOS} & set(hypothesis.ids) for best in results for hypothesis in best)
     if search is SHORT:
@@ -390,7 +391,7 @@ def test_each_thread_has_a_batch_that_fits(threads, beam, batch_tokens, vocabula
     same = {each.name: getattr(plain, each.name) for each in fields(Translator)}
     faster = CTranslate2Translator(**(same | {"decode": decode}), threads=threads)
     sentences = some(plain.tokenizers.source.size, 0, 60)
-    batches = faster.batches(sentences)
+    batches = faster.batches(queries(sentences))
     assert sorted(number for batch in batches for number in batch) == [*range(60)]
     for batch in batches:
         longest = max(len(sentences[number]) for number in batch)
@@ -421,8 +422,8 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
     after = plain.model.state_dict()
     assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
     sentences = some(plain.tokenizers.source.size, 0)
-    results = faster.search(sentences)
-    wanted = full.search(sentences)
+    results = faster.search(queries(sentences))
+    wanted = full.search(queries(sentences))
     equal = [
         quantized[0].ids == exact[0].ids for quantized, exact in zip(results, wanted, strict=True)
     ]

@@ -21,7 +21,7 @@ from nmt.decode.forced_decoding import (
     pair_batches,
     pair_chunks,
 )
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError
 from nmt.evaluate.extraction import (
     MAX_LENGTH_FACTOR,
@@ -240,14 +240,14 @@ def test_a_search_of_given_columns_has_the_score_of_a_free_one(begins, small_mod
     both = Tokenizers(placeholders, placeholders)  # type: ignore[arg-type]
     monkeypatch.setattr(Tokenizers, "protects", False)
     translator = replace(translator, tokenizers=both)
-    sources = []
+    queries = []
     for begin, ids in zip(begins, ([5, 6], [9, 10, 11]), strict=True):
-        source = Encoded(ids)
-        source.begin = begin
-        sources.append(source)
-    free = [hypotheses[0] for hypotheses in translator.search(sources)]
-    templates = [[(piece,) for piece in hypothesis.ids] for hypothesis in free]
-    given = [hypotheses[0] for hypotheses in translator.search(sources, templates)]
+        queries.append(Query(Encoded(ids, begin=begin)))
+    free = [hypotheses[0] for hypotheses in translator.search(queries)]
+    forced = []
+    for query, hypothesis in zip(queries, free, strict=True):
+        forced.append(query._replace(template=[(piece,) for piece in hypothesis.ids]))
+    given = [hypotheses[0] for hypotheses in translator.search(forced)]
     for begin, expected, found in zip(begins, free, given, strict=True):
         assert found.ids == expected.ids and tuple(found.ids[: len(begin)]) == begin
         assert found.score == pytest.approx(expected.score, abs=1e-5)
@@ -267,7 +267,6 @@ def test_a_search_ends_with_the_learned_positions(begin, small_model, monkeypatc
     logits = model.logits
     without_end = torch.nn.functional.one_hot(torch.tensor(EOS), VOCABULARY) * -1e4
     monkeypatch.setattr(model, "logits", lambda hidden: logits(hidden) + without_end)
-    source = Encoded([5] * 14)
-    source.begin = (7,) * begin
-    ((first, *_),) = translator.search([source])
+    source = Encoded([5] * 14, begin=(7,) * begin)
+    ((first, *_),) = translator.search([Query(source)])
     assert len(first.ids) + 1 == 20

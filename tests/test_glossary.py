@@ -36,7 +36,8 @@ from nmt.decode.glossary import (
     is_form,
     open_glossary,
 )
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError
 from nmt.models.build import build
 
@@ -323,9 +324,10 @@ def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags, seed):
         records.append(AttentionRecord([], tokenizer.pieces(sides[1]), log_probabilities, weights))
 
     def variants(source: list[int], target: list[int]) -> list[tuple[Template, float]]:
-        ids = [Encoded([*source, *sides[0]]), Encoded([*target, *sides[1]])]
+        query = Query(Encoded([*source, *sides[0]]))
+        ids = Encoded([*target, *sides[1]])
         term = Term(entry, len(source) + 3, len(source) + 4)
-        return list(glossary.variants(MissingTerm(*ids, term, (1, 0)), *records))
+        return list(glossary.variants(MissingTerm(query, ids, term), *records))
 
     source, target = ([tokenizer.vocabulary.index(tag) for tag in side.split()] for side in tags)
     plain = variants([], [])
@@ -340,10 +342,10 @@ def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatc
     translator = SimpleNamespace(
         decode=DecodeConfig(2, 1.0, 1.0, 5, 400),
         force_decode_all=lambda pairs: pairs,
-        search=lambda sources, templates, places: [[short], [long]],
+        search=lambda queries: [[short], [long]],
     )
     term = Term(Entry("a", ("b",), 1), 0, 1)
-    missing = MissingTerm(Encoded([5]), Encoded([6]), term, (7, 0))
+    missing = MissingTerm(Query(Encoded([5])), Encoded([6]), term)
     glossary = Glossary({}, SimpleNamespace())  # type: ignore[arg-type]
     for cost, wanted in ((0.5, [short, long]), (1.5, [long, short])):
         variants = [([(5,)], cost), ([(5,)], 0.0)]

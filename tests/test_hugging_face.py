@@ -12,6 +12,7 @@ from corpora import pairs, write_pairs
 from exporting import some, translator
 from hypothesis import given
 from hypothesis import strategies as st
+from tensors import queries
 
 from nmt.config.compose import compose_all
 from nmt.convert.hugging_face import (
@@ -201,7 +202,8 @@ def test_the_search_is_that_of_the_run(vocabularies, tmp_path):
         plain.model.output.weight[unwritten, 0] = 8
         config.decode = replace(plain.decode, **options, **limit)
         model = export(plain, config, tmp_path / name)
-        wanted = [best[0].ids for best in plain.with_options(decode=config.decode).search(sources)]
+        found = plain.with_options(decode=config.decode).search(queries(sources))
+        wanted = [best[0].ids for best in found]
         short = [number for number, ids in enumerate(wanted) if len(ids) < LIMIT]
         assert len({tuple(wanted[number]) for number in short}) > len(wanted) / 2
         for number in short:

@@ -11,12 +11,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tensors import queries
 
 from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import EOS
 from nmt.decode.parallel import parallel_map
 from nmt.decode.sampling import Sampling
-from nmt.decode.translator import BATCHES_PER_PROCESS, Translator
+from nmt.decode.translator import BATCHES_PER_PROCESS, Query, Translator
 from nmt.errors import UserError
 from nmt.runs.run import load
 
@@ -78,10 +79,11 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     parent = os.getpid()
     search_batch = Translator.search_batch
 
-    def search_or_die(self, sources, *rest):
-        if max(map(len, sources)) > 40 and os.getpid() != parent:
+    def search_or_die(self, searched):
+        longest = max(len(query.source) for query in searched)
+        if longest > 40 and os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
-        return search_batch(self, sources, *rest)
+        return search_batch(self, searched)
 
     monkeypatch.setattr(Translator, "search_batch", search_or_die)
     short = "Ein Junge malt."
@@ -122,7 +124,8 @@ def test_several_processes_translate_as_one_does(trained, monkeypatch):
     """Batches become smaller, so that every process gets some; the n best and their order stay."""
     translator = load([trained.folder / "best.safetensors"]).translator
     random = np.random.default_rng(1)
-    sentences = [random.integers(EOS + 1, 90, length) for length in random.integers(1, 20, 60)]
+    lengths = random.integers(1, 20, 60)
+    sentences = queries(random.integers(EOS + 1, 90, length) for length in lengths)
     wanted = translator.with_options(num_processes=1).search(sentences)
     processes = []
     search_batch = Translator.search_batch
@@ -149,7 +152,7 @@ def test_a_batch_may_begin_with_other_pieces_in_each_sentence(trained):
     beginnings = [(7, 8, 9), (), (7,), (8,), ()]
     sentences = []
     for number, begin in enumerate(beginnings):
-        sentences.append(Encoded(range(EOS + 1, EOS + 20 - 3 * number), begin=begin))
+        sentences.append(Query(Encoded(range(EOS + 1, EOS + 20 - 3 * number), begin=begin)))
     together = translator.search_batch(sentences)
     for sentence, nbest, begin in zip(sentences, together, beginnings, strict=True):
         (alone,) = translator.search_batch([sentence])
@@ -160,18 +163,20 @@ def test_a_batch_may_begin_with_other_pieces_in_each_sentence(trained):
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_a_batch_too_large_for_the_memory_is_searched_in_halves(trained, monkeypatch, is_forced):
     translator = load([trained.folder / "best.safetensors"]).translator
-    sentences = [list(range(EOS + 1, EOS + 3 + number)) for number in range(7)]
-    forced = [[(EOS + 1 + number,)] * (1 + number) for number in range(7)] if is_forced else None
-    wanted = translator.search_batch(sentences, forced=forced)
+    sentences = []
+    for number in range(7):
+        template = [(EOS + 1 + number,)] * (1 + number) if is_forced else None
+        sentences.append(Query(Encoded(range(EOS + 1, EOS + 3 + number)), template=template))
+    wanted = translator.search_batch(sentences)
     search_together = Translator.search_together
 
-    def search_few(self, sources, *rest):
-        if len(sources) > 2:
+    def search_few(self, searched):
+        if len(searched) > 2:
             raise torch.OutOfMemoryError
-        return search_together(self, sources, *rest)
+        return search_together(self, searched)
 
     monkeypatch.setattr(Translator, "search_together", search_few)
-    found = translator.search_batch(sentences, forced=forced)
+    found = translator.search_batch(sentences)
     assert [[each.ids for each in nbest] for nbest in found] == [
         [each.ids for each in nbest] for nbest in wanted
     ]
@@ -179,10 +184,10 @@ def test_a_batch_too_large_for_the_memory_is_searched_in_halves(trained, monkeyp
 
 def test_a_batch_has_at_most_so_many_positions_of_all_hypotheses(trained):
     translator = load([trained.folder / "best.safetensors"]).translator
-    sentences = [[EOS + 1] * length for length in (3, 30, 8, 200, 1, 8, 8, 5, 12)]
+    sentences = queries([EOS + 1] * length for length in (3, 30, 8, 200, 1, 8, 8, 5, 12))
     for beam, sampling in ((1, None), (4, None), (1, Sampling(4))):
         decode = replace(translator.decode, beam=beam, batch_tokens=160)
         hypotheses = sampling.samples if sampling else beam
         for rows in replace(translator, decode=decode, sampling=sampling).batches(sentences):
-            positions = max(len(sentences[row]) + 1 for row in rows) * len(rows)
+            positions = max(len(sentences[row].source) + 1 for row in rows) * len(rows)
             assert hypotheses * positions <= 160 or len(rows) == 1

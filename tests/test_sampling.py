@@ -21,7 +21,8 @@ from nmt.decode.beam_search import Hypothesis, search
 from nmt.decode.choice import best_by_chrf, expected_chrf
 from nmt.decode.forced_decoding import force_decode
 from nmt.decode.sampling import Sampler, Sampling
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.runs.run import Run, load
 
@@ -226,10 +227,10 @@ def test_a_batch_too_large_for_the_memory_is_sampled_in_halves(run, monkeypatch)
     wanted = texts_of(sampled.translate(TEXTS, nbest=3))
     search_together = Translator.search_together
 
-    def search_one(self, sources, *rest):
-        if len(sources) > 1:
+    def search_one(self, queries):
+        if len(queries) > 1:
             raise torch.OutOfMemoryError
-        return search_together(self, sources, *rest)
+        return search_together(self, queries)
 
     monkeypatch.setattr(Translator, "search_together", search_one)
     assert texts_of(sampled.translate(TEXTS, nbest=3)) == wanted

@@ -508,9 +508,9 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
     (corpus / "valid.align").write_text("0-0 1-1\n" * 16, encoding="utf-8")
     write_manifest(corpus)
 
-    def search_batch(self, sources, *rest):
+    def search_batch(self, queries):
         space, letter = (self.tokenizers.target.processor.piece_to_id(piece) for piece in "▁e")
-        return [[Hypothesis([space, letter] * 100, -1.0)] for _ in sources]
+        return [[Hypothesis([space, letter] * 100, -1.0)] for _ in queries]
 
     monkeypatch.setattr(Translator, "search_batch", search_batch)
     found = []
@@ -533,10 +533,10 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
     """An untrained model writes nothing, or pieces that make no word; only the reference has a
     heatmap then."""
 
-    def search_batch(self, sources, *rest):
+    def search_batch(self, queries):
         space = self.tokenizers.target.processor.piece_to_id("▁")
         return [
-            [Hypothesis([] if number % 2 else [space], -1.0)] for number, _ in enumerate(sources)
+            [Hypothesis([] if number % 2 else [space], -1.0)] for number, _ in enumerate(queries)
         ]
 
     monkeypatch.setattr(Translator, "search_batch", search_batch)

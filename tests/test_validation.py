@@ -18,7 +18,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.write_ids import write_datasets
 from nmt.decode.beam_search import Hypothesis, NBest
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Query, Translator
 from nmt.models.build import build
 from nmt.training.distributed import StopSignal, World
 from nmt.training.validation import Validation
@@ -84,20 +84,20 @@ def test_the_references_themselves_have_the_highest_scores(tmp_path, pairs, toke
 
     limited = []
 
-    def find_reference(
-        self: Translator, sources: list[list[int]], limits: np.ndarray | None = None
-    ) -> NBest:
-        found = [by_source[tuple(source)] for source in sources]
-        if limits is not None:
-            assert limits.tolist() == [len(ids) + 1 for ids in found], "with </s>"
-        limited.append(limits is not None)
-        return [[Hypothesis(ids, -1.0)] for ids in found]
+    def find_reference(self: Translator, queries: list[Query]) -> NBest:
+        nbest = []
+        for query in queries:
+            ids = by_source[tuple(query.source)]
+            assert query.limit in (None, len(ids) + 1), "with </s>"
+            limited.append(query.limit is not None)
+            nbest.append([Hypothesis(ids, -1.0)])
+        return nbest
 
     monkeypatch.setattr(Translator, "search_batch", find_reference)
     validation.run(reference_lengths=True)
     assert all(limited)
     result = validation.run()
-    assert not limited[-1]
+    assert not any(limited[-len(PAIRS) :])
     assert result.scores["bleu"] == pytest.approx(100) == result.scores["chrf"]
     texts = list(map(tokenizers.target.decode, result.hypotheses))
     assert texts == [target for _, target in PAIRS]

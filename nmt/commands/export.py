@@ -21,6 +21,8 @@ from nmt.corpus.checksums import MANIFEST, damaged_files, read_json, write_manif
 from nmt.corpus.files import atomic_folder, refuse_links
 from nmt.corpus.parallel_text import read_lines
 from nmt.data.augmentation import FINAL, PLACEHOLDER, invented_spans
+from nmt.data.text_filter import Encoded
+from nmt.decode.translator import Query
 from nmt.errors import UserError
 from nmt.runs.folders import PRETRAINED, find_checkpoints
 from nmt.runs.results import check_writable, stored_scores
@@ -107,7 +109,10 @@ def check_plain_copies(run: Run, format: Format) -> None:
         return
     tokenizers = run.translator.tokenizers
     lines, spans = lines_with_spans(run, corpus)
-    found = run.translator.search([tokenizers.source.encode(line) for line in lines])
+    queries = []
+    for number, line in enumerate(lines, 1):
+        queries.append(Query(Encoded(tokenizers.source.encode(line)), (number, 0)))
+    found = run.translator.search(queries)
     lost = []
     for line, hypotheses, expected in zip(lines, found, spans, strict=True):
         translation = tokenizers.target.decode(hypotheses[0].ids)

@@ -30,7 +30,8 @@ from nmt.corpus.words import has_letters
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.long_lines import lacks_sentences
-from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator, mean_confidence
+from nmt.decode.translation import Translation, mean_confidence
+from nmt.decode.translator import LISTED_LINES, Report, Translator
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words

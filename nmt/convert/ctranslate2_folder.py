@@ -28,11 +28,11 @@ from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import Export, position_table
 from nmt.data.batches import batches_by_length
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
-from nmt.decode.constraints import Template, has_loop
-from nmt.decode.sampling import Place
-from nmt.decode.translator import NBest, Source, Translator
+from nmt.decode.constraints import has_loop
+from nmt.decode.translator import NBest, Query, Translator
 from nmt.errors import UserError
 from nmt.models.layers import DecoderLayer
 from nmt.models.transformer import Transformer
@@ -240,52 +240,46 @@ class CTranslate2Translator(Translator):
         map_batches = partial(map_in_threads, 1)
         return replace(self, lock=RLock(), threads=1, map_batches=map_batches)
 
-    def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sentences to search together, longest first.
+    def batches(self, queries: Sequence[Query]) -> list[np.ndarray]:
+        """Indices of queries to search together, longest first.
 
         Each thread gets a batch where that is enough work.
         """
-        lengths = np.array([len(ids) for ids in sources])
+        lengths = np.array([len(query.source) for query in queries])
         positions = int((lengths + 1).sum())
         budget = self.batch_tokens // self.decode.beam
         budget = min(budget, max(positions // self.threads + 1, MIN_BATCH_POSITIONS))
         return batches_by_length(lengths, budget)
 
-    def search_batch(
-        self,
-        sources: Sequence[Source],
-        limits: np.ndarray | None = None,
-        forced: Sequence[Template] | None = None,
-        places: Sequence[Place] | None = None,
-    ) -> NBest:
+    def search_batch(self, queries: Sequence[Query]) -> NBest:
         """Search over one batch, our own for samples and where target columns are forced."""
-        if forced is not None or self.sampling is not None:
+        if self.sampling is not None or queries[0].template is not None:
             with self.lock:
-                return super().search_batch(sources, limits, forced, places)
-        if limits is None:
-            limits = self.limits(sources)
+                return super().search_batch(queries)
+        limits = list(map(self.limit, queries))
         found: dict[int, list[Hypothesis] | None] = {}
         # 1 is </s> alone, for which CTranslate2 has no option
-        rows = np.flatnonzero(limits > 1).tolist()
+        rows = [row for row, limit in enumerate(limits) if limit > 1]
         if rows:
             # One limit for the batch, the longest. A hypothesis above its own is not complete, so
             # that what remains was found as with its own.
-            results = self.run_engine([sources[row] for row in rows], int(limits.max()))
-            for row, result in zip(rows, results, strict=True):
-                found[row] = self.complete_hypotheses(result, sources[row], int(limits[row]))
-        missing = [row for row in range(len(sources)) if found.get(row) is None]
+            sources = [queries[row].source for row in rows]
+            results = self.run_engine(sources, max(limits))
+            for row, source, result in zip(rows, sources, results, strict=True):
+                found[row] = self.complete_hypotheses(result, source, limits[row])
+        missing = [row for row in range(len(queries)) if found.get(row) is None]
         if missing:
             with self.lock:
-                again = super().search_batch([sources[row] for row in missing], limits[missing])
+                again = super().search_batch([queries[row] for row in missing])
             found |= dict(zip(missing, again, strict=True))
-        return [found[row] or [] for row in range(len(sources))]
+        return [found[row] or [] for row in range(len(queries))]
 
-    def run_engine(self, sources: Sequence[Source], limit: int) -> list[Any]:
+    def run_engine(self, sources: Sequence[Encoded], limit: int) -> list[Any]:
         pieces = []
         begins = []
         for ids in sources:
-            pieces.append(self.tokenizers.source.pieces([int(piece) for piece in ids]))
-            begins.append(self.tokenizers.target.pieces(getattr(ids, "begin", ())))
+            pieces.append(self.tokenizers.source.pieces(ids))
+            begins.append(self.tokenizers.target.pieces(ids.begin))
         try:
             return self.engine.translate_batch(
                 pieces,
@@ -305,7 +299,7 @@ class CTranslate2Translator(Translator):
             ) from None
 
     def complete_hypotheses(
-        self, result: Any, source: Source, limit: int
+        self, result: Any, source: Encoded, limit: int
     ) -> list[Hypothesis] | None:
         """The n best of a sentence without those that our search would not write.
 
@@ -320,7 +314,7 @@ class CTranslate2Translator(Translator):
                 return None
         return hypotheses
 
-    def is_right(self, ids: list[int], source: Source, limit: int) -> bool:
+    def is_right(self, ids: list[int], source: Encoded, limit: int) -> bool:
         """Whether our search might have written a hypothesis, which ends with </s>."""
         if ids[-1:] != [EOS] or len(ids) > limit or PAD in ids or BOS in ids:
             return False
@@ -333,7 +327,7 @@ class CTranslate2Translator(Translator):
                 return False
         if not self.decode.avoid_loops:
             return True
-        return not has_loop([int(piece) for piece in source], ids[:-1])
+        return not has_loop(source, ids[:-1])
 
 
 def map_in_threads(

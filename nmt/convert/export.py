@@ -23,8 +23,9 @@ from nmt.convert.formats import hold_every_model
 from nmt.corpus import multi30k, normalization, tags
 from nmt.corpus.corpus_folder import read_report
 from nmt.data import text_filter
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizer
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError, is_printable
 from nmt.evaluate.metrics import describe_scores
 from nmt.models.ensemble import Ensemble
@@ -198,7 +199,7 @@ class Export:
         if self.config.model.positions == "learned":
             return self.config.model.max_positions
         longest = self.translator.max_pieces
-        return int(max(longest + 1, self.translator.limits([range(longest)])[0]))
+        return max(longest + 1, self.translator.limit(Query(Encoded(range(longest)))))
 
     def readme(self, template: str, **parts: Any) -> str:
         """A template of nmt/convert/templates, filled with `parts` and what all of them ask for."""

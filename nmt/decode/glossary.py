@@ -58,8 +58,7 @@ from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest
 from nmt.decode.constraints import Column, Template
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
-from nmt.decode.sampling import Place
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError
 
 FORMAT = "a line is SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET|TARGET where either may be used"
@@ -100,10 +99,9 @@ class Term(NamedTuple):
 class MissingTerm(NamedTuple):
     """A sentence whose best hypothesis lacks a term."""
 
-    source: Encoded
+    query: Query
     ids: Encoded  # of the hypothesis
     term: Term
-    place: Place  # of the source
 
 
 class TermSpan(NamedTuple):
@@ -197,28 +195,19 @@ class Glossary:
             in_terms.update(origins[term.start : term.end])
         return unprotected(protected, in_terms & protected.spans.keys())
 
-    def apply(
-        self,
-        translator: Translator,
-        sources: Sequence[Encoded],
-        nbest: NBest,
-        places: Sequence[Place],
-    ) -> NBest:
-        """The n best of each sentence, searched again for each term that its best one lacks.
-
-        places: the line and the part that each source is.
-        """
+    def apply(self, translator: Translator, queries: Sequence[Query], nbest: NBest) -> NBest:
+        """The n best of each query, searched again for each term that its best one lacks."""
         nbest = list(nbest)
-        remaining_terms = [self.source_terms(source) for source in sources]
+        remaining_terms = [self.source_terms(query.source) for query in queries]
         while True:
             # The next missing term of each sentence
             missing: dict[int, MissingTerm] = {}
             for row, terms in enumerate(remaining_terms):
                 while terms and row not in missing:
                     term = terms.pop(0)
-                    best = sources[row].like(nbest[row][0].ids)
+                    best = queries[row].source.like(nbest[row][0].ids)
                     if not self.target_spans(best, term.entry):
-                        missing[row] = MissingTerm(sources[row], best, term, places[row])
+                        missing[row] = MissingTerm(queries[row], best, term)
             if not missing:
                 return nbest
             again = self.search_again(translator, list(missing.values()))
@@ -232,27 +221,24 @@ class Glossary:
         # Forced decoding of each pair with and without the source term
         with_terms: list[IdPair] = []
         without_terms: list[IdPair] = []
-        for source, ids, term, _ in missing:
+        for query, ids, term in missing:
+            source = query.source
             with_terms.append((source, ids))
             without_terms.append(([*source[: term.start], *source[term.end :]], ids))
         records = list(translator.force_decode_all([*with_terms, *without_terms]))
 
         # Search the variants of all sentences together
-        sources: list[Encoded] = []
-        templates: list[Template] = []
-        places: list[Place] = []
+        queries: list[Query] = []
         all_costs: list[list[float]] = []  # of the variants of each sentence
         for number, sentence in enumerate(missing):
             record = records[number]
             without = records[len(missing) + number]
             costs = []
             for template, cost in self.variants(sentence, record, without):
-                sources.append(sentence.source)
-                templates.append(template)
-                places.append(sentence.place)
+                queries.append(sentence.query._replace(template=template))
                 costs.append(cost)
             all_costs.append(costs)
-        results = iter(translator.search(sources, templates, places))
+        results = iter(translator.search(queries))
 
         # Rank the hypotheses of each sentence by log-probability, less the cost
         alpha = translator.decode.length_penalty
@@ -272,7 +258,8 @@ class Glossary:
 
         `record` and `without` are of forced decoding with and without the source term.
         """
-        source, ids, term, _ = missing
+        query, ids, term = missing
+        source = query.source
         source_prefix_length = self.tokenizers.source.prefix_length(source)
         target_prefix_length = self.tokenizers.target.prefix_length(ids)
         prefix = [(piece,) for piece in ids[:target_prefix_length]]

@@ -12,9 +12,9 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ from nmt.config.schema import DecodeConfig
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.tags import sentence_start
 from nmt.corpus.words import split_into_words, word_fractions
-from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad
-from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
+from nmt.data.batches import Batch, batches_by_length, collate, pad
+from nmt.data.text_filter import Encoded, Protected, with_placeholders
 from nmt.data.tokenizer import EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, search
 from nmt.decode.choice import Chooser
@@ -43,8 +43,12 @@ from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.quality import Quality
 from nmt.decode.sampling import Place, Sampling
+from nmt.decode.translation import Translation, WordConfidences
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
+
+if TYPE_CHECKING:
+    from nmt.decode.glossary import Glossary
 
 log = logging.getLogger("nmt")
 LISTED_LINES = 10  # in an error message
@@ -60,32 +64,19 @@ MIN_BATCH_TOKENS = 512
 CPU_BATCH_TOKENS = 8192
 BYTES_PER_TOKEN = 1 << 19
 
-T = TypeVar("T")
 AnyTranslator = TypeVar("AnyTranslator", bound="Translator")
-Source = Sequence[int] | Ids
-WordConfidences = list[tuple[str, float]]  # the words of a line, and their confidences
 Report = Callable[[int], object]  # is called with a number of lines that have just been finished
-# Like `map`: calls a function with the indices of the sources of each batch
+# Like `map`: calls a function with the indices of the queries of each batch
 MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Iterable[NBest]]
 
 
-class Terms(Protocol):
-    """The terms of a glossary: the interface of `Glossary` (nmt/decode/glossary.py)."""
+class Query(NamedTuple):
+    """A source to search translations of, and what they are to be like."""
 
-    def unprotect(self, protected: Protected) -> Protected:
-        """A source whose terms have no placeholders."""
-
-    def find_terms(self, text: str) -> Sequence[Any]:
-        """Each place in a text where a term stands."""
-
-    def apply(
-        self,
-        translator: Translator,
-        sources: Sequence[Encoded],
-        nbest: NBest,
-        places: Sequence[Place],
-    ) -> NBest:
-        """The n best of each sentence, with its terms; `places`: the line and the part of each."""
+    source: Encoded
+    place: Place = (1, 0)  # its samples depend on it; messages name its line
+    limit: int | None = None  # the maximum length of hypotheses, </s> counted, if it is given
+    template: Template | None = None  # the columns of the target, if they are forced
 
 
 class Estimator(Protocol):
@@ -103,113 +94,6 @@ class Estimator(Protocol):
         """What is expected of each translation, whose parts get theirs; None for a copied one."""
 
 
-@dataclass
-class Translation:
-    """The translation of one line: its text and score, and values that are computed on demand.
-
-    alternatives: the other hypotheses of the beam, if the line was translated in one part, or the
-        other samples; best first.
-    parts: the translations of the parts of a line that was translated in several.
-    is_copied: the line was copied, because it is blank or has no word outside its placeholders.
-    searched: the log-probability of each piece and of </s> as the search found it, in its number
-        format; empty if the engine does not report it.
-
-    A pickle does not contain the model. Values that need it must be read before pickling; those
-    that were not raise UserError.
-    """
-
-    text: str
-    score: float  # log-probability / length^α
-    source_ids: Encoded
-    ids: Encoded
-    alternatives: list[Translation] = field(default_factory=list)
-    parts: list[Translation] = field(default_factory=list)
-    is_copied: bool = False
-    searched: list[float] = field(default_factory=list, repr=False)
-    translator: InitVar[Translator | None] = None
-
-    def __post_init__(self, translator: Translator | None) -> None:
-        self._translator_or_none = translator  # None after pickling
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"pieces": self.pieces, "_translator_or_none": None}
-
-    @property
-    def _translator(self) -> Translator:
-        if self._translator_or_none is None:
-            raise UserError(
-                "This translation was read from a pickle; what needs the model must be read before."
-            )
-        return self._translator_or_none
-
-    @property
-    def nbest(self) -> list[Translation]:
-        """All translations of the line: this one, then its alternatives."""
-        return [self, *self.alternatives]
-
-    @cached_property
-    def pieces(self) -> list[str]:
-        """The subword pieces of the text."""
-        return self._translator.tokenizers.target.pieces(self.ids)
-
-    @cached_property
-    def changed_spans(self) -> list[str]:
-        """Numbers, addresses and the like that source and translation do not have equally often.
-
-        Empty without tokenizer.protect.
-        """
-        tokenizers = self._translator.tokenizers
-        if not tokenizers.protects:
-            return []
-        sentences = []
-        for part in self.parts or [self]:
-            start = tokenizers.source.sentence_start(part.source_ids)
-            sentences.append(tokenizers.source.decode(part.source_ids[start:]))
-        source = " ".join(sentences)
-        return changed_spans(
-            source, self.text, tokenizers.source.tags, tokenizers.source.placeholders
-        )
-
-    @cached_property
-    def log_probabilities(self) -> list[float]:
-        """The log-probability of each piece and of </s>, in every part, by forced decoding."""
-        _, records = next(self._translator.with_records([self]))
-        values: list[float] = []
-        for record in records:
-            if record.source_pieces:  # none for a blank line, which has no probability
-                values += record.log_probabilities
-        return values
-
-    @cached_property
-    def word_confidences(self) -> WordConfidences:
-        """The words, each with the probability that it is right, by forced decoding."""
-        _, records = next(self._translator.with_records([self]))
-        return self._translator.word_confidences(self, records)
-
-    @property
-    def confidence(self) -> float:
-        """The mean of `word_confidences`: the expected share of right words."""
-        return mean_confidence(self, self.word_confidences)
-
-    @cached_property
-    def quality(self) -> Quality | None:
-        """The expected chrF, and whether the translation is detached or leaves out words.
-
-        None for a copied line, and if nothing was fitted for the run.
-        """
-        ((_, records),) = self._translator.with_records([self])
-        # This sets `quality` of this object, so that the property is not called again
-        self._translator.estimate([self], [records])
-        return self.quality
-
-
-def mean_confidence(translation: Translation, words: WordConfidences) -> float:
-    """The mean confidence of the words of a line; without words, 1 if it was copied, else 0."""
-    if not words:
-        return float(translation.is_copied)
-    return sum(value for _, value in words) / len(words)
-
-
 @dataclass(frozen=True, eq=False)
 class Translator:
     """A model with its tokenizers and the settings of search; `with_options` returns a copy."""
@@ -225,7 +109,7 @@ class Translator:
     map_batches: MapBatches | None = None  # an engine's own way to divide them, without processes
     calibration: Calibration = Calibration()  # of the confidences of words
     estimator: Estimator | None = None  # of the quality of sentences
-    terms: Terms | None = None  # of a glossary
+    terms: Glossary | None = None
     target_prefix: str = ""  # the text that every translation begins with
     sampling: Sampling | None = None  # how hypotheses are drawn; then the beam is 1
     chooser: Chooser | None = None  # chooses one of the hypotheses, whatever their scores
@@ -246,10 +130,8 @@ class Translator:
 
     @property
     def batch_tokens(self) -> int:
-        """decode.batch_tokens, or its default on this device if it is null."""
-        tokens = with_batch_tokens(self.decode, self.device).batch_tokens
-        assert tokens is not None
-        return tokens
+        """Source positions × beam in one batch."""
+        return self.decode.batch_tokens or default_batch_tokens(self.device)
 
     @property
     def num_hypotheses(self) -> int:
@@ -291,35 +173,30 @@ class Translator:
             protected = [self.terms.unprotect(line) for line in protected]
         encoded = self.tokenizers.encode_sources(protected)
 
-        # Divide long lines into parts; a line that is copied has no part
-        parts_of_lines: list[list[Encoded]] = []
-        all_parts: list[Encoded] = []
-        places: list[Place] = []  # of each part
+        # Divide long lines into parts
+        parts_of_lines: list[list[Query]] = []
         for number, (ids, line) in enumerate(zip(encoded, protected, strict=True), start):
-            parts = self.parts_of_line(ids, line, number)
-            parts_of_lines.append(parts)
-            all_parts += parts
-            places += [(number, part) for part in range(len(parts))]
+            parts_of_lines.append(self.parts_of_line(ids, line, number))
         if report:
             report(sum(not parts for parts in parts_of_lines))
 
         # Search
-        nbest = self.search(all_parts, places=places, report=report)
+        queries = list(itertools.chain.from_iterable(parts_of_lines))
+        nbest = self.search(queries, report)
         if self.terms is not None:
-            nbest = self.terms.apply(self, all_parts, nbest, places)
+            nbest = self.terms.apply(self, queries, nbest)
 
         # One translation for each line
         results = iter(nbest)
-        lines = zip(texts, encoded, parts_of_lines, strict=True)
-        for number, (original, ids, parts) in enumerate(lines, start):
+        for number, parts in enumerate(parts_of_lines, start):
             if not parts:
-                text = self.copied_text(original)
-                target = Encoded(self.tokenizers.target.encode(text))
-                yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
+                yield self.copy_line(texts[number - start], encoded[number - start])
                 continue
             translations: list[list[Translation]] = []  # of each part
             for part in parts:
-                translations.append([self.to_translation(part, each) for each in next(results)])
+                translations.append(
+                    [self.to_translation(part.source, each) for each in next(results)]
+                )
             # Samples of several parts are joined one by one; of a beam, only the best are
             if self.sampling is None and len(parts) > 1:
                 translations = [of_part[:1] for of_part in translations]
@@ -333,12 +210,14 @@ class Translator:
             translation.alternatives = candidates[1:]
             yield translation
 
-    def copied_text(self, line: str) -> str:
-        """A line that needs no translation, without its tags and repeated spaces."""
+    def copy_line(self, line: str, ids: Encoded) -> Translation:
+        """A line that is not translated, without its tags and repeated spaces."""
         start = sentence_start(line, self.tokenizers.source.tags)
-        return " ".join(line[start:].split())
+        text = " ".join(line[start:].split())
+        target = Encoded(self.tokenizers.target.encode(text))
+        return Translation(text, 0.0, ids, target, is_copied=True, translator=self)
 
-    def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Encoded]:
+    def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Query]:
         """The parts of a line that are searched: the line itself if it is short, [] to copy it.
 
         The translation of the first part begins with `target_prefix`.
@@ -346,20 +225,18 @@ class Translator:
         is_copied = self.tokenizers.protects and line.is_copied
         # The pieces of a tab or a NUL would be translated like words
         is_visible = any(letter.isprintable() and letter != " " for letter in line.text)
-        if is_copied or not is_visible:
+        if is_copied or not is_visible or not ids:
             return []
         parts = self.split_long(ids, number)
-        if self.target_prefix and parts:
+        if self.target_prefix:
             target = self.tokenizers.target
             prefix = target.encode(with_placeholders(self.target_prefix, line))
             # `begin` already has the language
             parts[0].begin = (*parts[0].begin, *prefix[target.prefix_length(prefix) :])
-        return parts
+        return [Query(part, (number, index)) for index, part in enumerate(parts)]
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
-        """The ids of a line in parts of at most `max_pieces`; none if it is blank."""
-        if not ids:
-            return []
+        """The ids of a line in parts of at most `max_pieces`."""
         if len(ids) <= self.max_pieces:
             return [ids]
         start = self.tokenizers.source.sentence_start(ids)
@@ -425,36 +302,25 @@ class Translator:
             translator=self,
         )
 
-    def search(
-        self,
-        sources: Sequence[Source],
-        forced: Sequence[Template] | None = None,
-        places: Sequence[Place] | None = None,
-        report: Report | None = None,
-    ) -> NBest:
-        """The n best or the samples of each source, searched in batches of similar length.
+    def search(self, queries: Sequence[Query], report: Report | None = None) -> NBest:
+        """The n best or the samples of each query, searched in batches of similar length.
 
-        `forced`: the columns of each target. `places`: the line and the part that each source is;
-        by default each is a line of its own. Raises UserError if processes are killed.
+        Raises UserError if processes are killed.
         """
-        if places is None:
-            places = [(line, 0) for line in range(1, len(sources) + 1)]
 
         def search_rows(rows: np.ndarray) -> NBest:
-            batch = [sources[row] for row in rows]
-            return self.search_batch(batch, None, chosen(forced, rows), chosen(places, rows))
+            return self.search_batch([queries[row] for row in rows])
 
         # Each line is reported once: with its last part, even where others come later
-        lines = [line for line, _ in places]
+        lines = [query.place[0] for query in queries]
         last_part = {line: row for row, line in enumerate(lines)}
         last_parts = set(last_part.values())
-        results: NBest = [[] for _ in sources]
-        batches = self.batches(sources)
+        results: dict[int, list[Hypothesis]] = {}
+        batches = self.batches(queries)
         map_batches = self.map_batches or partial(parallel_map, num_processes=self.num_processes)
         try:
             for rows, nbest in zip(batches, map_batches(search_rows, batches), strict=True):
-                for row, hypotheses in zip(rows.tolist(), nbest, strict=True):
-                    results[row] = hypotheses
+                results.update(zip(rows.tolist(), nbest, strict=True))
                 if report:
                     report(len(last_parts.intersection(rows.tolist())))
         except WorkersKilled as error:
@@ -463,46 +329,33 @@ class Translator:
             killed = sorted({lines[row] for row in rows})
             numbers = ", ".join(map(str, killed[:LISTED_LINES]))
             raise WorkersKilled(error.index, f"line {numbers} or one near it") from None
-        return results
+        return [results[row] for row in range(len(queries))]
 
-    def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Batches of indices of sources, longest first, and enough of them for all processes."""
-        lengths = np.array([len(ids) for ids in sources])
+    def batches(self, queries: Sequence[Query]) -> list[np.ndarray]:
+        """Batches of indices of queries, longest first, and enough of them for all processes."""
+        lengths = np.array([len(query.source) for query in queries])
         budget = self.batch_tokens // self.num_hypotheses
         if self.num_processes > 1:
             tokens = int((lengths + 1).sum()) // (BATCHES_PER_PROCESS * self.num_processes)
             budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
         return batches_by_length(lengths, budget)
 
-    def search_batch(
-        self,
-        sources: Sequence[Source],
-        limits: np.ndarray | None = None,
-        forced: Sequence[Template] | None = None,
-        places: Sequence[Place] | None = None,
-    ) -> NBest:
+    def search_batch(self, queries: Sequence[Query]) -> NBest:
         """Search over one batch, in halves if memory is too small for it.
 
-        `limits`: the maximum length of the hypotheses of each source, </s> counted; `forced`: the
-        columns of each target; `places`: the line and the part of each source, for samples.
+        Either all queries have a template or none has.
         """
-        begin = [beginning(ids) for ids in sources]
-        if forced is not None:
-            limits = np.array([len(template) + 1 for template in forced])
-        elif limits is None:
-            limits = self.limits(sources)
-
         # A search needs beginnings of one length
         by_length: dict[int, list[int]] = defaultdict(list)
-        for row, pieces in enumerate(begin):
-            by_length[len(pieces)].append(row)
+        for row, query in enumerate(queries):
+            by_length[len(query.source.begin)].append(row)
         groups = list(by_length.values())
 
         if len(groups) == 1:
             try:
-                return self.search_together(sources, limits, begin, forced, places)
+                return self.search_together(queries)
             except torch.OutOfMemoryError:
-                if len(sources) == 1:
+                if len(queries) == 1:
                     raise
             # Outside of the handler, in which the exception keeps the tensors of the failed search
             torch.cuda.empty_cache()
@@ -510,40 +363,31 @@ class Translator:
             middle = len(rows) // 2
             groups = [rows[:middle], rows[middle:]]
 
-        results: NBest = [[] for _ in sources]
+        results: dict[int, list[Hypothesis]] = {}
         for rows in groups:
-            group = [sources[row] for row in rows]
-            nbest = self.search_batch(
-                group, limits[rows], chosen(forced, rows), chosen(places, rows)
-            )
-            for row, hypotheses in zip(rows, nbest, strict=True):
-                results[row] = hypotheses
-        return results
+            nbest = self.search_batch([queries[row] for row in rows])
+            results.update(zip(rows, nbest, strict=True))
+        return [results[row] for row in range(len(queries))]
 
-    def search_together(
-        self,
-        sources: Sequence[Source],
-        limits: np.ndarray,
-        begin: Sequence[tuple[int, ...]],
-        forced: Sequence[Template] | None,
-        places: Sequence[Place] | None,
-    ) -> NBest:
+    def search_together(self, queries: Sequence[Query]) -> NBest:
         """Search over one batch whose hypotheses begin with the same number of pieces."""
-        source = pad([np.append(ids, EOS) for ids in sources])  # [B S]
+        source = pad([np.append(query.source, EOS) for query in queries])  # [B S]
         is_token = source != PAD
         mask = None if bool(is_token.all()) else is_token.to(self.device)
         source = source.to(self.device)
+        limits = torch.tensor(list(map(self.limit, queries)))  # [B]
 
         # Each sample is searched like a sentence of its own
         copies = 1
         sampler = None
         if self.sampling is not None:
-            assert places is not None
             copies = self.sampling.samples
+            places = [query.place for query in queries]
             sampler = self.sampling.sampler(places, int(limits.max()), self.device)
         constraint: Constraint | None = None
-        if forced is not None:
-            constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
+        templates = [query.template for query in queries if query.template is not None]
+        if templates:
+            constraint = ForcedColumns.start(templates, self.tokenizers.target.size, self.device)
         elif self.decode.avoid_loops or self.tokenizers.protects:
             constraint = LoopAndPlaceholderConstraint.start(
                 source.repeat_interleave(copies, 0),
@@ -551,10 +395,10 @@ class Translator:
                 self.tokenizers.target.placeholder_ids,
                 avoid_loops=self.decode.avoid_loops,
             )
-        first_pieces = None
-        if begin[0]:
-            first_pieces = torch.tensor(begin, device=self.device)  # [B P]
-            first_pieces = first_pieces.repeat_interleave(copies, 0)
+        begin = None
+        if queries[0].source.begin:
+            begin = torch.tensor([query.source.begin for query in queries])  # [B P]
+            begin = begin.to(self.device).repeat_interleave(copies, 0)
         with self.autocast:
             nbest = search(
                 self.search_model or self.model,
@@ -562,9 +406,9 @@ class Translator:
                 mask,
                 self.decode.beam,
                 self.decode.length_penalty,
-                torch.as_tensor(limits.repeat(copies)),
+                limits.repeat_interleave(copies),
                 constraint=constraint,
-                begin=first_pieces,
+                begin=begin,
                 early_stopping=self.decode.early_stopping,
                 sampler=sampler,
             )
@@ -575,15 +419,18 @@ class Translator:
             results.append(list(itertools.chain(*nbest[row : row + copies])))
         return results
 
-    def limits(self, sources: Sequence[Source]) -> np.ndarray:
-        """The maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>.
+    def limit(self, query: Query) -> int:
+        """The maximum length of hypotheses: their beginning, ratio · length + extra, and </s>.
 
         Learned positions end earlier where the beginning is long.
         """
-        lengths = np.array([len(ids) for ids in sources])
-        longest = self.decode.max_length_ratio * lengths + self.decode.max_length_extra
-        limits = longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
-        return limits if self.model.max_length is None else limits.clip(max=self.model.max_length)
+        if query.template is not None:
+            return len(query.template) + 1
+        if query.limit is not None:
+            return query.limit
+        longest = self.decode.max_length_ratio * len(query.source) + self.decode.max_length_extra
+        limit = len(query.source.begin) + int(longest) + 1
+        return limit if self.model.max_length is None else min(limit, self.model.max_length)
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
         """Forced decoding of pairs, in order; each chunk is decoded in batches of similar length.
@@ -609,12 +456,10 @@ class Translator:
         p_t = to_numpy(decoded.p_t)
         records = []
         for row, (source, target) in enumerate(pairs):
-            height = len(target) + 1
             width = len(source) + 1
             source_prefix = self.tokenizers.source.prefix_length(source)
-            target_prefix = self.tokenizers.target.prefix_length(target)
-            rows = slice(target_prefix, height)
-            record = self.record(source, target, log_probabilities[row][:height])
+            rows = slice(self.tokenizers.target.prefix_length(target), len(target) + 1)
+            record = self.record(source, target, log_probabilities[row][: rows.stop])
             if weights is not None:
                 record.weights = without_prefix(weights[row, :, :, rows, :width], source_prefix)
             if rollout is not None:
@@ -726,18 +571,8 @@ class Translator:
             translation.quality = quality
 
 
-def chosen(values: Sequence[T] | None, rows: Iterable[int]) -> list[T] | None:
-    """The values at these indices; None if there are no values."""
-    return None if values is None else [values[row] for row in rows]
-
-
 def to_numpy(tensor: Tensor | None) -> np.ndarray | None:
     return None if tensor is None else tensor.float().cpu().numpy()
-
-
-def beginning(ids: Source) -> tuple[int, ...]:
-    """The pieces that the translation of a source begins with."""
-    return getattr(ids, "begin", ())
 
 
 def without_prefix(weights: np.ndarray, length: int) -> np.ndarray:
@@ -747,11 +582,9 @@ def without_prefix(weights: np.ndarray, length: int) -> np.ndarray:
     return rest
 
 
-def with_batch_tokens(decode: DecodeConfig, device: torch.device) -> DecodeConfig:
-    """The settings with the default of decode.batch_tokens on this device, if it is null."""
-    if decode.batch_tokens is not None:
-        return decode
+def default_batch_tokens(device: torch.device) -> int:
+    """decode.batch_tokens on this device if it is null."""
     memory = 0
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory
-    return replace(decode, batch_tokens=max(CPU_BATCH_TOKENS, memory // BYTES_PER_TOKEN))
+    return max(CPU_BATCH_TOKENS, memory // BYTES_PER_TOKEN)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nmt.data.text_filter import has_words
-from nmt.decode.translator import Terms
+from nmt.decode.glossary import Glossary
 from nmt.documents.memory import TranslationMemory, plain, words_of
 from nmt.documents.translation import Row
 from nmt.view.page import Table, html_page
@@ -35,7 +35,7 @@ NOTES = (
 
 
 def count_words(
-    rows: Iterable[Row], memory: TranslationMemory | None, terms: Terms | None
+    rows: Iterable[Row], memory: TranslationMemory | None, terms: Glossary | None
 ) -> Counter[str]:
     """The COLUMNS of a document but for TO_REVIEW, from its segments and the sentences in them."""
     counts = Counter[str]()

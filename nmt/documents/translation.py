@@ -17,7 +17,8 @@ from nmt.data.text_filter import has_words
 from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.quality import REVIEW
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
 from nmt.documents.memory import REUSED, TranslationMemory, with_shown_units
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (

@@ -18,7 +18,8 @@ import numpy as np
 from nmt.corpus.checksums import read_json
 from nmt.corpus.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
 from nmt.evaluate.measured import write_measured
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread

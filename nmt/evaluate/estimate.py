@@ -33,7 +33,8 @@ from nmt.corpus.checksums import read_json
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.long_lines import join_texts
 from nmt.decode.quality import Quality
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
 from nmt.evaluate.extraction import (
     Extractor,
     default_extractor,

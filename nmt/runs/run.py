@@ -25,7 +25,8 @@ from nmt.decode.glossary import open_glossary
 from nmt.decode.pair_scores import PairScore, score_pairs
 from nmt.decode.parallel import usable_processes
 from nmt.decode.sampling import Sampling
-from nmt.decode.translator import Translation, Translator, with_batch_tokens
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator, default_batch_tokens
 from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.calibration import read_calibration
@@ -389,8 +390,7 @@ def load(
         folder = version_of(folder)[0].with_name(names)
     decode = replace(decode or config.decode)
     decode.beam = beam or decode.beam
-    decode.batch_tokens = batch_tokens or decode.batch_tokens
-    decode = with_batch_tokens(decode, device)
+    decode.batch_tokens = batch_tokens or decode.batch_tokens or default_batch_tokens(device)
     if packs:
         keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)

@@ -16,7 +16,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.translator import Terms, Translation, Translator
+from nmt.decode.glossary import Glossary
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Translator
 from nmt.serve.limits import WAITING
 
 log = logging.getLogger("nmt")
@@ -44,7 +46,7 @@ class Sentence(NamedTuple):
     text: str
     pieces: int  # of the tokenizer: how much work it is
     is_detailed: bool = False  # whether records are wanted
-    terms: Terms | None = None  # of the request's own glossary; None: those of the run
+    terms: Glossary | None = None  # of the request's own glossary; None: those of the run
 
 
 class Job:

@@ -24,7 +24,7 @@ from nmt.corpus.languages import find_language, same_language
 from nmt.corpus.tags import language_tag
 from nmt.corpus.termbase import tabbed_lines
 from nmt.decode.glossary import Glossary, read_glossary
-from nmt.decode.translator import Translation
+from nmt.decode.translation import Translation
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.segment import Segment
 from nmt.documents.word_weights import WeightReader
@@ -121,7 +121,7 @@ class Pair:
         terms = read_glossary(lines, translator, "glossary")
         if max(map(len, terms.entries)) > TERM_CHARACTERS:
             raise Refusal(400, f"glossary: a term has at most {TERM_CHARACTERS} characters")
-        return translator.terms | terms if isinstance(translator.terms, Glossary) else terms
+        return translator.terms | terms if translator.terms else terms
 
     def describe(
         self, translation: Translation, records: Records, with_attention: bool

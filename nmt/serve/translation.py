@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from nmt.decode.glossary import Glossary
-from nmt.decode.translator import Translation
+from nmt.decode.translation import Translation
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import ModelTranslator
 from nmt.serve.batching import Answer, Records, Sentence

@@ -19,7 +19,7 @@ from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset, TrainingPairs, open_training_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import TrainingLinks
-from nmt.decode.translator import Translator, with_batch_tokens
+from nmt.decode.translator import Translator
 from nmt.errors import Stopped, UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.extraction import DECODER_STEPS
@@ -172,7 +172,7 @@ def build_trainer(
     state.precision = precision
 
     # Validation
-    decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
+    decode = replace(config.decode, beam=options.validate_beam)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     gold = read_validation_links(data.corpus, config)

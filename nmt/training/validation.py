@@ -13,7 +13,7 @@ from nmt.data.dataset import ParallelDataset
 from nmt.data.text_filter import Encoded
 from nmt.decode.beam_search import NBest
 from nmt.decode.forced_decoding import IdPair
-from nmt.decode.translator import Translator
+from nmt.decode.translator import Query, Translator
 from nmt.evaluate.aer import GoldAlignments, alignment_error_rates
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import default_extractor, fitting_pairs, record_words
@@ -132,15 +132,18 @@ class Validation:
             search_model = inference_copy(self.model, self.dtype)
         translator = replace(self.translator, search_model=search_model)
 
+        queries = list(map(Query, self.sources))
+        if reference_lengths:
+            lengths = self.pairs.target_lengths.tolist()
+            pairs = zip(self.sources, lengths, strict=True)
+            queries = [Query(source, limit=length + 1) for source, length in pairs]  # </s>
+
         def search_rows(rows: np.ndarray) -> NBest:
             if self.stop.signal:
                 return []  # `check` raises below
-            limits = None
-            if reference_lengths:
-                limits = self.pairs.target_lengths[rows].astype(np.int64) + 1  # </s>
-            return translator.search_batch([self.sources[row] for row in rows], limits)
+            return translator.search_batch([queries[row] for row in rows])
 
-        batches = translator.batches(self.sources)
+        batches = translator.batches(queries)
         results = self.world.map(search_rows, batches)
         self.stop.check()
         best: list[list[int]] = [[] for _ in self.sources]

@@ -28,8 +28,10 @@ from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.keys import config_folder
 from nmt.config.schema import Config
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import EOS
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translation import Translation
+from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError
 from nmt.models.inference import inference_copy
 from nmt.runs.run import load
@@ -164,10 +166,11 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
     pairs = random_pairs(sentences, vocabulary)
     ids, lengths = pairs.sentences("source", numpy.arange(sentences))
     sources = numpy.split(ids, numpy.cumsum(lengths)[:-1])
-    translator.search(sources[: max(1, sentences // 10)])
+    queries = [Query(Encoded(source.tolist())) for source in sources]
+    translator.search(queries[: max(1, sentences // 10)])
     synchronize(device)
     with Stopwatch() as timer:
-        results = translator.search(sources)
+        results = translator.search(queries)
         synchronize(device)
     tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in results)
     return {
@@ -177,6 +180,6 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
         "tokens/s": tokens / timer.wall,
         "peak GiB": device_memory_gib(device),
         "attention kernels": attention_kernels(
-            lambda: translator.search(sources[:PROFILED]), device
+            lambda: translator.search(queries[:PROFILED]), device
         ),
     }
