@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
@@ -16,21 +17,18 @@ Queues = batching.Queues
 Sentence = batching.Sentence
 
 
+@dataclass
 class Echo:
     """A translator that gives sentences back, and notes what it was given at once."""
 
-    def __init__(self) -> None:
-        self.batches: list[str] = []
+    num_processes: int = 2
+    batches: list[str] = field(default_factory=list)
 
     def translate_chunk(self, sentences: list[str]) -> list[SimpleNamespace]:
         if "!" in sentences:
             raise ValueError("!")
         self.batches.append("".join(sentences))
         return [SimpleNamespace(text=each) for each in sentences]
-
-    def with_options(self, num_processes: int) -> "Echo":
-        assert num_processes == 1
-        return self
 
     def beside_others(self) -> "Echo":
         return Echo()

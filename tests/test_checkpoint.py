@@ -14,6 +14,7 @@ from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint
+from nmt.training.restore import average, check_tensors, read_tokenizer, restore
 
 
 def payload(**model: torch.Tensor) -> dict:
@@ -75,7 +76,7 @@ def test_weights_that_are_not_finite_are_refused(trained: Trained, number):
     payload = checkpoint.load(path)
     payload["model"]["output.weight"][0, 0] = number
     with pytest.raises(UserError, match="not finite"):
-        checkpoint.restore(path, payload, torch.device("cpu"))
+        restore(path, payload, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -91,7 +92,7 @@ def test_the_tokenizers_of_a_file_are_those_that_were_packed(vocabularies, tmp_p
     checkpoint.save(tmp_path / "one", packed)
     stored = checkpoint.load(tmp_path / "one")["tokenizers"]
     given.save(tmp_path)
-    read = [checkpoint.read_tokenizer(stored, side) for side in ("source", "target")]
+    read = [read_tokenizer(stored, side) for side in ("source", "target")]
     for found in (read, Tokenizers.load(tmp_path)):
         for ours, theirs in zip(given, found, strict=True):
             for name in ("model", "lowercase", "prefixes", "added"):
@@ -114,9 +115,9 @@ ZEROS = torch.zeros(2)
 )
 def test_a_weight_that_does_not_fit_is_named(given, said):
     expected = {"a": ZEROS, "b": ZEROS}
-    checkpoint.check_tensors(expected, expected, "this model")
+    check_tensors(expected, expected, "this model")
     with pytest.raises(UserError, match=said):
-        checkpoint.check_tensors(given, expected, "this model")
+        check_tensors(given, expected, "this model")
 
 
 def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
@@ -129,7 +130,7 @@ def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):
         payloads.append(payload(**tied, bias=weight[0], updates=torch.tensor(updates)))
     for path, content in zip(paths, payloads, strict=False):
         checkpoint.save(path, content)
-    mean = checkpoint.average(paths[:2])
+    mean = average(paths[:2])
     checkpoint.save(paths[2], payloads[0] | {"model": mean})
     for path in paths:
         model = checkpoint.load(path)["model"]

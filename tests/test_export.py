@@ -116,7 +116,7 @@ def test_what_opens_the_folder_translates_as_the_run(
     run = load([trained.folder / "best.safetensors"], precision="fp32")
     limit = {"avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
     decode = replace(run.translator.decode, **search, **limit)
-    plain = run.translator.with_options(decode=decode)
+    plain = replace(run.translator, decode=decode)
     exporter = FORMATS[format].load()
     wanted = exporter(plain, replace(run.config, decode=decode), quantization)
     wanted.check()
@@ -302,8 +302,8 @@ def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path,
     # A loop that CTranslate2 keeps open for a while takes a place of its beam
     for beam, alpha, avoid_loops in ((1, 1.0, True), (5, 0.0, False), (3, 0.6, False)):
         decode = replace(plain.decode, beam=beam, length_penalty=alpha, avoid_loops=avoid_loops)
-        wanted = plain.with_options(decode=decode).search(queries(sentences))
-        results, own = own_searches(faster.with_options(decode=decode), sentences)
+        wanted = replace(plain, decode=decode).search(queries(sentences))
+        results, own = own_searches(replace(faster, decode=decode), sentences)
         assert_same(results, wanted)
         assert own < len(sentences) / 2, "our own search has translated most of it"
         assert len({tuple(best[0].ids) for best in wanted}) > len(sentences) / 2
@@ -336,7 +336,7 @@ def test_what_it_cannot_search_is_left_to_our_own_search(
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     plain, config = translator(vocabularies, tie_embeddings=False)
     plain.model.output.weight[pieces, 0] = weight
-    plain = plain.with_options(decode=replace(plain.decode, **search))
+    plain = replace(plain, decode=replace(plain.decode, **search))
     faster = export(plain, config, tmp_path / "export")
     assert faster.threads == threads
     sentences = some(plain.tokenizers.source.size, 0, 60 if threads > 1 else 24)

@@ -423,7 +423,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
         browser.run("document.getElementById('attention').open = true")
         for beam in (1, 3):
             decode = replace(export.config.decode, beam=beam)
-            ours = list(export.translator.with_options(decode=decode).translate(lines))
+            ours = list(replace(export.translator, decode=decode).translate(lines))
             assert [translated(browser, line, beam)[0] for line in lines] == [
                 each.text for each in ours
             ]
@@ -431,7 +431,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
         assert len(browser.texts(".pair")) == (name != "seq2seq")
         if name != "seq2seq":
             decode = replace(export.config.decode, beam=1)
-            best = next(iter(export.translator.with_options(decode=decode).translate(lines[:1])))
+            best = next(iter(replace(export.translator, decode=decode).translate(lines[:1])))
             record = export.translator.force_decode((best.source_ids, best.ids))
             words = WordPair.from_pieces(record.source_pieces, record.target_pieces)
             titles = browser.run(

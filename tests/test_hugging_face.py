@@ -202,7 +202,7 @@ def test_the_search_is_that_of_the_run(vocabularies, tmp_path):
         plain.model.output.weight[unwritten, 0] = 8
         config.decode = replace(plain.decode, **options, **limit)
         model = export(plain, config, tmp_path / name)
-        found = plain.with_options(decode=config.decode).search(queries(sources))
+        found = replace(plain, decode=config.decode).search(queries(sources))
         wanted = [best[0].ids for best in found]
         short = [number for number, ids in enumerate(wanted) if len(ids) < LIMIT]
         assert len({tuple(wanted[number]) for number in short}) > len(wanted) / 2

@@ -40,7 +40,7 @@ from nmt.runs.learning_report import MOST_WORSE, examples, score_tables
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
 from nmt.serve.corrections import Corrections
 from nmt.training import checkpoint
-from nmt.training.checkpoint import load_config
+from nmt.training.restore import load_config
 
 DE_EN = ("de", "en")
 DE_FR = ("de", "fr")

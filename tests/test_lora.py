@@ -26,6 +26,7 @@ from nmt.training import checkpoint
 from nmt.training.freezing import copy_sharing_frozen, freeze
 from nmt.training.loss import training_loss
 from nmt.training.rehearsal import Rehearsal
+from nmt.training.restore import load_merged, merged_weights, model_of_weights, new_model
 
 assert child and new_text and tune  # fixtures
 RANK = 3
@@ -66,7 +67,7 @@ def logits(model: EncoderDecoder) -> Tensor:
 def merged(model: EncoderDecoder) -> dict[str, Tensor]:
     """The weights as a checkpoint stores them."""
     made = {}
-    for name, weight in checkpoint.merged_weights(model).items():
+    for name, weight in merged_weights(model).items():
         if isinstance(weight, checkpoint.TensorParts):
             made[name] = torch.cat(list(weight.parts()))
             assert (made[name].shape, made[name].dtype) == (weight.shape, weight.dtype)
@@ -95,7 +96,7 @@ def test_merged_weights_are_those_of_an_ordinary_model(name):
     wanted = logits(adapted)
     model.load_state_dict(weights)
     torch.testing.assert_close(logits(model), wanted, rtol=1e-4, atol=1e-5)
-    checkpoint.load_merged(adapted, weights)
+    load_merged(adapted, weights)
     torch.testing.assert_close(logits(adapted), wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -256,9 +257,9 @@ def test_a_model_is_made_of_its_weights_without_a_copy(name, vocabularies):
     tokenizers = vocabularies[True]
     config = replace(compose_all([], multirun=False)[0], model=small_config(name, ()))
     torch.manual_seed(1)
-    model = checkpoint.new_model(config, tokenizers)
+    model = new_model(config, tokenizers)
     weights = model.state_dict()
-    made = checkpoint.model_of_weights(config, tokenizers, weights)
+    made = model_of_weights(config, tokenizers, weights)
     for key, tensor in made.state_dict().items():
         assert tensor.data_ptr() == weights[key].data_ptr(), key
     assert len(list(made.parameters())) == len(list(model.parameters()))

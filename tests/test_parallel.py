@@ -73,9 +73,8 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
     monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 6)
-    translator = load([trained.folder / "best.safetensors"]).translator.with_options(
-        num_processes=2
-    )
+    translator = load([trained.folder / "best.safetensors"]).translator
+    translator = replace(translator, num_processes=2)
     parent = os.getpid()
     search_batch = Translator.search_batch
 
@@ -126,14 +125,14 @@ def test_several_processes_translate_as_one_does(trained, monkeypatch):
     random = np.random.default_rng(1)
     lengths = random.integers(1, 20, 60)
     sentences = queries(random.integers(EOS + 1, 90, length) for length in lengths)
-    wanted = translator.with_options(num_processes=1).search(sentences)
+    wanted = replace(translator, num_processes=1).search(sentences)
     processes = []
     search_batch = Translator.search_batch
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
     monkeypatch.setattr(
         Translator, "search_batch", lambda *words: processes.append(1) or search_batch(*words)
     )
-    translator = translator.with_options(num_processes=2)
+    translator = replace(translator, num_processes=2)
     assert len(translator.batches(sentences)) >= 2 * BATCHES_PER_PROCESS
     results = translator.search(sentences)
     assert not processes  # none of it was searched in this process
@@ -148,7 +147,7 @@ def test_a_batch_may_begin_with_other_pieces_in_each_sentence(trained):
     """Those that begin alike are searched together, each within its own limit."""
     translator = load([trained.folder / "best.safetensors"]).translator
     decode = replace(translator.decode, max_length_ratio=0.2, max_length_extra=0)
-    translator = translator.with_options(decode=decode)
+    translator = replace(translator, decode=decode)
     beginnings = [(7, 8, 9), (), (7,), (8,), ()]
     sentences = []
     for number, begin in enumerate(beginnings):

@@ -302,7 +302,7 @@ def test_ctranslate2_translates_it_the_same(name, folders, tmp_path):
     run = import_run(folders / name, tmp_path, "run", MODELS[name])
     # Random weights write loops, which only our own search avoids while it searches.
     decode = replace(run.translator.decode, beam=2, avoid_loops=False)
-    run = replace(run, translator=run.translator.with_options(decode=decode))
+    run = replace(run, translator=replace(run.translator, decode=decode))
     lines = [source for source, _ in pairs(8)]
     ours = [each.text for each in run.translate(lines)]
     assert [each.text for each in with_ctranslate2(run, "float32").translate(lines)] == ours

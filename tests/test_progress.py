@@ -26,7 +26,7 @@ def test_a_line_is_done_with_its_last_part(trained: Trained) -> None:
     part each."""
     translator = nmt.load("tiny", run_folder=trained.runs).translator
     decode = replace(translator.decode, batch_tokens=1)
-    translator = replace(translator.with_options(decode=decode, num_processes=2), max_pieces=8)
+    translator = replace(translator, decode=decode, num_processes=2, max_pieces=8)
     reports: list[int] = []
     found = list(translator.translate(LINES, reports.append))
     assert any(each.parts for each in found) and sum(reports) == len(LINES)

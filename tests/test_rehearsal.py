@@ -19,6 +19,7 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.training import checkpoint
 from nmt.training.rehearsal import LENGTHS, MOST_POSITIONS, Rehearsal, piece_probabilities
+from nmt.training.restore import restore
 from nmt.training.train_step import TrainStep
 
 assert folders  # a fixture
@@ -202,7 +203,7 @@ def test_an_imported_run_keeps_what_it_computed(folders, tmp_path, capfd, monkey
 
     def restored(name: str) -> tuple:
         path = tmp_path / "runs" / name / "best.safetensors"
-        return checkpoint.restore(path, checkpoint.load(path), torch.device("cpu"))
+        return restore(path, checkpoint.load(path), torch.device("cpu"))
 
     _, tokenizers, old = restored("parent")
     rehearsal = Rehearsal(old, tokenizers)

@@ -16,6 +16,7 @@ from nmt.commands.evaluate import noise
 from nmt.evaluate.verdict import TrainingFigures
 from nmt.runs import results, scoring, stages
 from nmt.training import checkpoint
+from nmt.training.restore import load_config
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 
@@ -122,7 +123,7 @@ def test_each_set_is_told_with_its_score_before(trained: Trained, run, tmp_path)
     before = tmp_path / "before.safetensors"
     checkpoint.save(before, payload)
     (corpus,) = (trained.root / "data").glob("corpus-*")
-    config = checkpoint.load_config(run / "best.safetensors")
+    config = load_config(run / "best.safetensors")
     figures = TrainingFigures(pairs=240, passes=1.0, minutes=None, is_rising=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "judge_trained", lambda *_: None)

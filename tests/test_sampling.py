@@ -205,9 +205,8 @@ def test_samples_are_scored_as_by_forced_decoding_and_drawn_alone_as_in_a_batch(
 def test_a_line_has_the_same_samples_in_any_company(run, monkeypatch):
     """Alone, in a file, in batches of another size, with two processes; fewer samples are the
     first ones."""
-    sampled = run.with_samples(5, temperature=1.3, top_p=1.0).translator.with_options(
-        num_processes=1
-    )
+    sampled = run.with_samples(5, temperature=1.3, top_p=1.0).translator
+    sampled = replace(sampled, num_processes=1)
     wanted = texts_of(list(sampled.translate(TEXTS)))
     assert [len(set(texts)) > 1 for texts in wanted] == [True, False, False, True, True, True]
     for number, text in enumerate(TEXTS, 1):
@@ -215,9 +214,9 @@ def test_a_line_has_the_same_samples_in_any_company(run, monkeypatch):
     (other_line,) = texts_of(list(sampled.translate_chunk(TEXTS[:1], 2)))
     assert other_line != wanted[0]
     decode = replace(sampled.decode, batch_tokens=40)
-    assert texts_of(list(sampled.with_options(decode=decode).translate(TEXTS))) == wanted
+    assert texts_of(list(replace(sampled, decode=decode).translate(TEXTS))) == wanted
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 5)
-    assert texts_of(list(sampled.with_options(num_processes=2).translate(TEXTS))) == wanted
+    assert texts_of(list(replace(sampled, num_processes=2).translate(TEXTS))) == wanted
     fewer = texts_of(run.with_samples(2, temperature=1.3, top_p=1.0).translate(TEXTS, nbest=2))
     assert all(set(few) <= set(texts) for few, texts in zip(fewer, wanted, strict=True))
 

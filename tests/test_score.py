@@ -87,7 +87,7 @@ def test_a_target_is_scored_with_the_length_that_search_counts(trained, pairs):
     run = nmt.load("tiny", run_folder=trained.runs)
     alpha = 0.6
     decode = replace(run.translator.decode, length_penalty=alpha)
-    run = replace(run, translator=run.translator.with_options(decode=decode))
+    run = replace(run, translator=replace(run.translator, decode=decode))
     translations = run.translate(SOURCES)
     scored = run.score_pairs(pairs[: len(SOURCES)])
     equal = 0

@@ -176,7 +176,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(client, versions, monke
     """It is said once; after the next version, or SIGHUP, it is tried again."""
 
     def fails() -> Run:
-        return replace(run, translator=SimpleNamespace(with_options=None))
+        return replace(run, translator=SimpleNamespace())
 
     faults = {
         "damaged": damaged,

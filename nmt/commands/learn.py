@@ -54,7 +54,7 @@ from nmt.runs.versions import (
 from nmt.serve.corrections import ACCEPTED, Corrections, judge_likenesses
 from nmt.serve.corrections import Correction as Kept
 from nmt.serve.memory import on_one_line
-from nmt.training.checkpoint import load_config
+from nmt.training.restore import load_config
 
 log = logging.getLogger("nmt")
 REJECTED = "rejected.tsv"  # in the run's folder: what the last audit left out, and why

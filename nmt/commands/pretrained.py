@@ -23,6 +23,7 @@ from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.runs.folders import PRETRAINED, read_config
 from nmt.training import checkpoint
+from nmt.training.restore import check_tensors
 
 log = logging.getLogger("nmt")
 # What from=RUN trains an imported run with (docs/guides/pretrained.md, Fine-tuning)
@@ -149,9 +150,7 @@ def write_run(
             expected = build(
                 config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
             )
-        checkpoint.check_tensors(
-            pretrained.weights, expected.state_dict(), "the model of its configuration"
-        )
+        check_tensors(pretrained.weights, expected.state_dict(), "the model of its configuration")
         payload = checkpoint.common_entries(config, tokenizers, corpus_hash="") | {
             "model": pretrained.weights,
             "origin": origin,

@@ -30,7 +30,7 @@ from nmt.runs.run import Run
 from nmt.runs.versions import version_of
 from nmt.serve.corrections import Corrections
 from nmt.serve.memory import on_one_line
-from nmt.training.checkpoint import load_config
+from nmt.training.restore import load_config
 
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")

@@ -54,7 +54,7 @@ from nmt.runs.results import check_writable
 from nmt.runs.run import Run
 from nmt.runs.scoring import TestSet, corpus_of, corpus_set
 from nmt.runs.stages import parent_of
-from nmt.training.checkpoint import Parent
+from nmt.training.restore import Parent
 
 log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn

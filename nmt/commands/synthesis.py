@@ -41,7 +41,8 @@ from nmt.corpus.packed import PackedFile
 from nmt.corpus.tags import BACK_TRANSLATED
 from nmt.errors import UserError
 from nmt.runs.folders import existing_corpus, find_checkpoints
-from nmt.training.checkpoint import load, load_config
+from nmt.training.checkpoint import load
+from nmt.training.restore import load_config
 
 log = logging.getLogger("nmt")
 

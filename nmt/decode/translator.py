@@ -12,7 +12,7 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -96,7 +96,7 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """A model with its tokenizers and the settings of search; `with_options` returns a copy."""
+    """A model with its tokenizers and the settings of search."""
 
     model: EncoderDecoder
     tokenizers: Tokenizers
@@ -137,14 +137,6 @@ class Translator:
     def num_hypotheses(self) -> int:
         """How many hypotheses of each sentence are searched: the samples, or the beam."""
         return self.decode.beam if self.sampling is None else self.sampling.samples
-
-    def with_options(
-        self: AnyTranslator, *, decode: DecodeConfig | None = None, num_processes: int | None = None
-    ) -> AnyTranslator:
-        """The same translator with other settings of search or another number of processes."""
-        return replace(
-            self, decode=decode or self.decode, num_processes=num_processes or self.num_processes
-        )
 
     def beside_others(self: AnyTranslator) -> AnyTranslator:
         """A translator to use while this one works; an engine may give it fewer threads."""

@@ -24,7 +24,7 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
     matrices, because they compute positions in float32.
 
     A packed matrix has the layout that its product needs (nmt/attention/cpu.py). The model must
-    have no LoRA beside its weights; they are merged before (nmt/training/checkpoint.py).
+    have no LoRA beside its weights; they are merged before (nmt/training/restore.py).
     """
     # deepcopy shares the tensors that are in its memo
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}

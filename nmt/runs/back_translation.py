@@ -42,6 +42,7 @@ from nmt.evaluate.loops import is_loop
 from nmt.runs.folders import run_folder
 from nmt.runs.run import Run, load
 from nmt.training import checkpoint
+from nmt.training.restore import load_config
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
@@ -102,7 +103,7 @@ def reverse_config(config: Config, corpus: Path) -> Config:
         train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
     reverse = replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
     if (run_folder(config) / LAST).exists():
-        stored = vars(checkpoint.load_config(run_folder(reverse) / LAST).train)
+        stored = vars(load_config(run_folder(reverse) / LAST).train)
         kept = {name: stored[name] for name in (*LIMITS, "patience")}
         reverse = replace(reverse, train=replace(train, **kept))
     return reverse

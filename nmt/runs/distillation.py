@@ -36,7 +36,7 @@ from nmt.models.ensemble import Ensemble
 from nmt.models.pruning import prune
 from nmt.runs.run import Run
 from nmt.runs.stages import build_translated_stage
-from nmt.training.checkpoint import Parent, new_model
+from nmt.training.restore import Parent, new_model
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")

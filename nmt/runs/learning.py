@@ -63,8 +63,9 @@ from nmt.runs.versions import (
     version_numbers,
     write_record,
 )
-from nmt.training.checkpoint import Parent, load, load_config, save, shared_names
+from nmt.training.checkpoint import load, save, shared_names
 from nmt.training.fisher import fisher_information
+from nmt.training.restore import Parent, load_config
 
 log = logging.getLogger("nmt")
 LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version

@@ -48,6 +48,7 @@ from nmt.runs.results import Result, stored_scores
 from nmt.runs.versions import version_name, version_of
 from nmt.training import checkpoint
 from nmt.training.precision import autocast, select_device_or_auto, select_precision
+from nmt.training.restore import restore
 from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
@@ -368,7 +369,7 @@ def load(
     check_decode(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
     device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
-    restored = list(map(checkpoint.restore, paths, payloads, repeat(device)))
+    restored = list(map(restore, paths, payloads, repeat(device)))
     config, tokenizers, model = restored[0]
     check_same_vocabulary(paths, [member_tokenizers for _, member_tokenizers, _ in restored])
     for path, (member_config, _, member) in zip(paths, restored, strict=True):

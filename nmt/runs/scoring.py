@@ -49,7 +49,8 @@ from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
 from nmt.runs.run import Run, load
-from nmt.training.checkpoint import load_config, versions
+from nmt.training.checkpoint import versions
+from nmt.training.restore import load_config
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 

@@ -32,7 +32,7 @@ from nmt.errors import UserError
 from nmt.runs import back_translation
 from nmt.runs.folders import existing_corpus, find_checkpoint
 from nmt.runs.provenance import code_digest
-from nmt.training.checkpoint import Parent, load_config, load_parent
+from nmt.training.restore import Parent, load_config, load_parent
 
 log = logging.getLogger("nmt")
 # The module that builds each stage: a folder is named also by the code that it is built with.

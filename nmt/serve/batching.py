@@ -229,7 +229,7 @@ class Queues:
         self, translator: Translator, devices: tuple[threading.Lock, threading.Lock]
     ) -> None:
         # processes are not forked beside threads
-        translator = translator.with_options(num_processes=1)
+        translator = replace(translator, num_processes=1)
         self.translator = translator
         self.short = Batcher(translator, devices[0])
         self.long = Batcher(translator.beside_others(), devices[1], preferred=self.short)

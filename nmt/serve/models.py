@@ -24,7 +24,7 @@ from nmt.runs.versions import version_of
 from nmt.serve.batching import Queues
 from nmt.serve.limits import busy
 from nmt.serve.service import TRIED, Direction, Pair, pairs_of
-from nmt.training.checkpoint import load_config
+from nmt.training.restore import load_config
 
 log = logging.getLogger("nmt")
 RETRY_SECONDS = 10.0  # in which a run that could not be loaded is not tried again by requests

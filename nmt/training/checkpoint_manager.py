@@ -29,14 +29,8 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate.metrics import direction
 from nmt.training import checkpoint
-from nmt.training.checkpoint import (
-    DamagedCheckpoint,
-    Payload,
-    TensorParts,
-    load_optimizer,
-    load_weights,
-    trained_weights,
-)
+from nmt.training.checkpoint import DamagedCheckpoint, Payload, TensorParts
+from nmt.training.restore import load_optimizer, load_weights, path_in_errors, trained_weights
 from nmt.training.schedule import is_endless
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
@@ -221,7 +215,7 @@ class CheckpointManager:
             raise UserError(
                 f"{path} has no {', '.join(missing)}; no training can be continued from it."
             )
-        with checkpoint.path_in_errors(path):
+        with path_in_errors(path):
             load_weights(model, payload["model"])
             if "optimizer" in payload:
                 load_optimizer(optimizer, payload["optimizer"])
@@ -331,7 +325,7 @@ class CheckpointManager:
         if not self.sound_or_set_aside(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
-        with checkpoint.path_in_errors(self.validated_path):
+        with path_in_errors(self.validated_path):
             load_weights(model, payload["model"])
             load_optimizer(optimizer, payload["optimizer"])
         return payload["train_state"]["step"]

@@ -42,6 +42,14 @@ from nmt.training.precision import (
 )
 from nmt.training.profiling import profiled
 from nmt.training.rehearsal import Rehearsal
+from nmt.training.restore import (
+    Parent,
+    average,
+    load_merged,
+    merged_weights,
+    model_of_weights,
+    new_model,
+)
 from nmt.training.schedule import (
     TimeBudget,
     has_other_limits,
@@ -96,7 +104,7 @@ def build_trainer(
     data: TrainingData,
     folder: Path,
     world: World,
-    parent: checkpoint.Parent | None = None,
+    parent: Parent | None = None,
 ) -> "Trainer":
     """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process.
 
@@ -112,14 +120,14 @@ def build_trainer(
     torch.manual_seed(config.seed)  # the data has generators of its own
     old: EncoderDecoder | None = None  # the parent as it was, for rehearsal
     if parent:
-        model = checkpoint.model_of_weights(config, tokenizers, parent.weights)
+        model = model_of_weights(config, tokenizers, parent.weights)
         if options.lora:
             add_lora(model, options.lora)
         freeze(model, options.freeze or ())
         if options.rehearsal:
             old = copy_sharing_frozen(model).to(device)
     else:
-        model = checkpoint.new_model(config, tokenizers)
+        model = new_model(config, tokenizers)
     if isinstance(model, Transformer):
         model.recomputes = options.recompute
     model = model.to(device)
@@ -569,7 +577,7 @@ class Trainer:
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars())
         if self.world.is_main:
-            weights = checkpoint.merged_weights(self.model)
+            weights = merged_weights(self.model)
             self.checkpoints.save_scored(weights, state.step, result, is_best)
         self.save()
         if self.world.is_main and state.rollback_step == state.step:
@@ -592,10 +600,10 @@ class Trainer:
         )
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            mean = checkpoint.average(paths)
+            mean = average(paths)
             # last.safetensors gets the trained weights, also when this validation is interrupted
             try:
-                checkpoint.load_merged(self.model, mean)
+                load_merged(self.model, mean)
                 result = self.validation.run()
             finally:
                 self.model.load_state_dict(trained)

@@ -124,9 +124,8 @@ def translate_to_source_length(translator: Translator) -> Translator:
     """Each translation is exactly as long as its source: a model trained for seconds has not learnt
     where to end."""
     (translator.search_model or translator.model).output.register_forward_hook(suppress_end)
-    return translator.with_options(
-        decode=replace(translator.decode, max_length_ratio=1.0, max_length_extra=0)
-    )
+    decode = replace(translator.decode, max_length_ratio=1.0, max_length_extra=0)
+    return replace(translator, decode=decode)
 
 
 def suppress_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
