@@ -76,7 +76,7 @@ def test_weights_that_are_not_finite_are_refused(trained: Trained, number):
     payload = checkpoint.load(path)
     payload["model"]["output.weight"][0, 0] = number
     with pytest.raises(UserError, match="not finite"):
-        restore(path, payload, torch.device("cpu"))
+        restore(path, payload)
 
 
 @pytest.mark.parametrize("joint", [False, True])

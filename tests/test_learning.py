@@ -20,17 +20,11 @@ from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, score
 from nmt.runs import learning, pipeline, versions
+from nmt.runs.decision import NOT_BETTER, TOO_FEW, WORSE, Decision, SetChange, decide, is_held_out
 from nmt.runs.learning import (
-    NOT_BETTER,
-    TOO_FEW,
-    WORSE,
     Correction,
-    Decision,
     Lesson,
-    SetChange,
-    decide,
     find_old_corpus,
-    is_held_out,
     open_version,
     settle_newest,
     training_words,

@@ -203,7 +203,7 @@ def test_an_imported_run_keeps_what_it_computed(folders, tmp_path, capfd, monkey
 
     def restored(name: str) -> tuple:
         path = tmp_path / "runs" / name / "best.safetensors"
-        return restore(path, checkpoint.load(path), torch.device("cpu"))
+        return restore(path, checkpoint.load(path))
 
     _, tokenizers, old = restored("parent")
     rehearsal = Rehearsal(old, tokenizers)

@@ -24,10 +24,9 @@ from nmt.corpus.sources import find_for_pairs
 from nmt.documents.post_edited import read_post_edited
 from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.runs.decision import EDITS, HELD_OUT
 from nmt.runs.folders import find_checkpoint
 from nmt.runs.learning import (
-    EDITS,
-    HELD_OUT,
     LEARNT,
     Correction,
     Lesson,

@@ -13,8 +13,9 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,8 @@ SETTINGS = (
     "min_chrf",
 )
 RECORD = ".nmt-documents.jsonl"  # in a folder of translations
-# sets the translations; how many sentences became what
-# and adds the figures of the report, if they are wanted
-Translate = Callable[[Document, str, Counter[str] | None], Counter[str]]
-Figures = dict[str, int]  # of a document in the report
 REPORT = "nmt-report"  # .csv and .html, in a folder of translations
+Figures = dict[str, int]  # of a document in the report
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,12 +87,11 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         check_can_be_written(options.output)
         warn_of_replacing(options.output)
-    run, translate = open_translator(options)
-    languages = languages_of(run)
+    translator = DocumentTranslator.open(options)
     if document is None:
-        document = open_document(path, options.retranslate, languages=languages)
-    check_languages(path, document, languages)
-    counts = translate(document, path.name, None)
+        document = open_document(path, options.retranslate, languages=translator.languages)
+    check_languages(path, document, translator.languages)
+    counts = translator.translate(document, path.name)
     data = document.write()
     if options.output is None:
         sys.stdout.buffer.write(data)
@@ -111,37 +108,36 @@ def run_all(options: argparse.Namespace) -> int:
     check_columns(options.columns)
     with report_output_errors(folder, "OUT"):
         check_writable(folder)
-    run, translate = open_translator(options)
-    languages = languages_of(run)
-    settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
+    translator = DocumentTranslator.open(options)
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    settings |= search_settings(translator.run)
     # It is timed, and may differ from call to call: each document is translated as a whole
     settings.pop(LAYOUT, None)
     settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
     record = Record(folder, settings)
     total = Counter[str]()
-    failed = list[str]()
-    before = 0
+    failures: list[str] = []
+    already_translated = 0
     with Progress(len(documents), "document", f"translating into {folder}") as bar:
         for path, name in documents.items():
             try:
-                counts = translate_into(record, path, name, translate, options, languages)
-                before += counts is None
+                counts = translate_into(record, path, name, translator)
+                already_translated += counts is None
                 total += counts or Counter()
             except UserError as error:
-                failed.append(str(error))
+                failures.append(str(error))
             bar.update(1)
     write_report(record, documents.values(), options.memory)
-    new = len(documents) - before - len(failed)
     log.info(
         "%d documents translated, %d were there already, %d failed: %s",
-        new,
-        before,
-        len(failed),
+        len(documents) - already_translated - len(failures),
+        already_translated,
+        len(failures),
         report(total),
     )
-    for reason in failed:
+    for reason in failures:
         log.error("%s", reason)
-    return 2 if failed else 0
+    return 2 if failures else 0
 
 
 def write_report(record: Record, names: Iterable[str], memory: str | None) -> None:
@@ -163,10 +159,6 @@ def check_columns(columns: str) -> None:
         raise UserError(f"--columns {columns} is not FROM:TO, such as 2:3 or german:english.")
 
 
-def languages_of(run: Run) -> Languages:
-    return run.config.data.source, run.config.data.target
-
-
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
     """The folder for translations, and each document with its path below their common folder.
 
@@ -178,18 +170,18 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
         raise UserError(
             f"--documents IN… OUT: OUT is a folder for the translations, which {folder} cannot be."
         )
-    given = list[Path]()
+    roots: list[Path] = []
     for word in words:
-        given += matching_paths(word)
-    base = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in given]))
+        roots += matching_paths(word)
+    base = Path(os.path.commonpath([root if root.is_dir() else root.parent for root in roots]))
     output = Path(os.path.abspath(folder))
     if output.resolve() == base.resolve():
         raise UserError(
             f"--documents IN… OUT: {folder} has the documents; give another folder for the "
             "translations."
         )
-    documents = dict[Path, str]()
-    for root in given:
+    documents: dict[Path, str] = {}
+    for root in roots:
         paths = sorted(filter(Path.is_file, root.rglob("*"))) if root.is_dir() else [root]
         for path in paths:
             is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
@@ -210,12 +202,7 @@ def matching_paths(word: str) -> list[Path]:
 
 
 def translate_into(
-    record: Record,
-    path: Path,
-    name: str,
-    translate: Translate,
-    options: argparse.Namespace,
-    languages: Languages,
+    record: Record, path: Path, name: str, translator: DocumentTranslator
 ) -> Counter[str] | None:
     """Translate a document into the folder of a record; None if that was done before.
 
@@ -230,13 +217,83 @@ def translate_into(
             return None
     except OSError as error:
         raise UserError(f"{error.filename} cannot be read: {error.strerror or error}.") from None
+    options = translator.options
     retranslate = options.retranslate and EXTENSIONS[extension].has_translations
-    document = read_document(path, data, retranslate, options.columns, languages)
+    document = read_document(path, data, retranslate, options.columns, translator.languages)
     figures = Counter[str]()
-    counts = translate(document, name, figures)
+    counts = translator.translate(document, name, figures)
     record.write(name, data, document.write(), figures)
     log.info("%s: %s", name, report(counts))
     return counts
+
+
+@dataclass(frozen=True)
+class DocumentTranslator:
+    """A run that translates documents as the options say."""
+
+    run: Run
+    options: argparse.Namespace
+    reader: WeightReader | None  # of the weights by which tags are put back; None: no attention
+    memory: TranslationMemory | None
+
+    @classmethod
+    def open(cls, options: argparse.Namespace) -> DocumentTranslator:
+        """Load the run; raises UserError where its direction has to be chosen."""
+        run = open_directed(options, None)
+        if is_multilingual(run.config.data):
+            run = run.in_direction()
+        reader = make_reader(options, run)
+        memory = None
+        if options.memory:
+            memory = TranslationMemory.open(Path(options.memory), run.config.data, unlike_pairs)
+        return cls(run, options, reader, memory)
+
+    @property
+    def languages(self) -> Languages:
+        return self.run.config.data.source, self.run.config.data.target
+
+    def translate(
+        self, document: Document, name: str, figures: Counter[str] | None = None
+    ) -> Counter[str]:
+        """Set the translations of a document; returns how many sentences became what.
+
+        `figures`: the numbers of the report are added to it.
+        """
+        language = base_code(self.run.config.data.source)
+        document.language = self.run.config.data.target
+        finds_unsure = document.marks_unsure and "calibration" in self.run.provenance
+        names_unsure = self.options.mark_doubtful or finds_unsure
+        least = REVIEW if self.options.min_chrf is None else self.options.min_chrf
+        translator = ModelTranslator(
+            self.run.translator,
+            self.reader,
+            memory=self.memory,
+            finds_unsure=True,
+            names_unsure=names_unsure,
+            writes_marks=names_unsure and not document.marks_unsure,
+            min_chrf=least,
+        )
+        if figures is None:
+            return translate_document(document, language, translator, name)
+
+        def count(rows: Sequence[Row]) -> None:
+            figures.update(count_words(rows, self.memory, self.run.translator.terms))
+
+        counts = translate_document(document, language, translator, name, count)
+        figures[TO_REVIEW] = counts["unsure"]
+        return counts
+
+
+def make_reader(options: argparse.Namespace, run: Run) -> WeightReader | None:
+    """Which weights tags are put back by: those of the options, or the best ones.
+
+    None without attention.
+    """
+    chosen = (options.layer, options.head, options.decoder_step, options.method)
+    if chosen != (None, None, None, "mean"):
+        return WeightReader([(run.make_extractor(*chosen), 1.0)])
+    model = run.translator.model
+    return WeightReader.of_run(run.config.train, model) if model.has_attention else None
 
 
 class Record:
@@ -309,48 +366,3 @@ def report(counts: Counter[str]) -> str:
     others = ("translated", "unsure", CHANGED, REUSED)
     left = [f"{count} {reason}" for reason, count in counts.items() if reason not in others]
     return f"{', '.join(translated)}; left as they are: {', '.join(left) or 'none'}."
-
-
-def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
-    """The run, and what translates documents with it.
-
-    Raises UserError where its direction has to be chosen.
-    """
-    run = open_directed(options, None)
-    if is_multilingual(run.config.data):
-        run = run.in_direction()
-    language = base_code(run.config.data.source)
-    weights = reader(options, run)
-    memory = None
-    if options.memory:
-        memory = TranslationMemory.open(Path(options.memory), run.config.data, unlike_pairs)
-
-    def translate(document: Document, name: str, figures: Counter[str] | None) -> Counter[str]:
-        document.language = run.config.data.target
-        names = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
-        marks = names and not document.marks_unsure
-        least = REVIEW if options.min_chrf is None else options.min_chrf
-        translator = ModelTranslator(run.translator, weights, 0, memory, True, names, marks, least)
-        if figures is None:
-            return translate_document(document, language, translator, name)
-
-        def count(rows: Sequence[Row]) -> None:
-            figures.update(count_words(rows, memory, run.translator.terms))
-
-        counts = translate_document(document, language, translator, name, count)
-        figures[TO_REVIEW] = counts["unsure"]
-        return counts
-
-    return run, translate
-
-
-def reader(options: argparse.Namespace, run: Run) -> WeightReader | None:
-    """Which weights tags are put back by: those of the options, or the best ones.
-
-    None without attention.
-    """
-    chosen = (options.layer, options.head, options.decoder_step, options.method)
-    if chosen != (None, None, None, "mean"):
-        return WeightReader([(run.make_extractor(*chosen), 1.0)])
-    model = run.translator.model
-    return WeightReader.of_run(run.config.train, model) if model.has_attention else None

@@ -8,7 +8,8 @@ import numpy as np
 
 from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.evaluate.metrics import METRICS, STANDARD
-from nmt.runs.learning import EDITS, HELD_OUT, LEARNT, Outcome, SetChange
+from nmt.runs.decision import EDITS, HELD_OUT, SetChange
+from nmt.runs.learning import LEARNT, Outcome
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 

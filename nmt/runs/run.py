@@ -6,9 +6,9 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, repeat, tee
+from itertools import chain, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -41,6 +41,7 @@ from nmt.evaluate.extraction import (
 )
 from nmt.evaluate.metrics import STANDARD, Translated, score, scores_in
 from nmt.evaluate.verdict import Verdict, read_verdict
+from nmt.models.base import EncoderDecoder
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
 from nmt.runs.provenance import code_digest
@@ -272,9 +273,9 @@ class Run:
         run = self.with_search({"direction": list(pair)}, tokenizers=tokenizers)
         return replace(run, config=replace(self.config, data=data))
 
-    def with_search(self, about: dict[str, Any], **changes: Any) -> Run:
-        """The same run with another translator; `about`: what its provenance says of the change."""
-        decode = self.provenance["decode"] | about
+    def with_search(self, settings: dict[str, Any], **changes: Any) -> Run:
+        """The same run with a changed translator; its provenance gets the settings."""
+        decode = self.provenance["decode"] | settings
         provenance = self.provenance | {"decode": decode}
         return replace(self, provenance=provenance, translator=replace(self.translator, **changes))
 
@@ -348,8 +349,8 @@ class Run:
             return self.with_search({"choose": "mbr"}, chooser=minimum_bayes_risk)
         lines = check_sentences(references)
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        about = {"choose": "reference", "reference": digest}
-        return self.with_search(about, chooser=NearestToReference(lines))
+        settings = {"choose": "reference", "reference": digest}
+        return self.with_search(settings, chooser=NearestToReference(lines))
 
 
 def load(
@@ -367,26 +368,17 @@ def load(
     Raises UserError when an ensemble's members do not have the same vocabularies.
     """
     check_decode(beam=beam, batch_tokens=batch_tokens)
-    payloads = [checkpoint.load(path) for path in paths]
-    device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
-    restored = list(map(restore, paths, payloads, repeat(device)))
-    config, tokenizers, model = restored[0]
-    check_same_vocabulary(paths, [member_tokenizers for _, member_tokenizers, _ in restored])
-    for path, (member_config, _, member) in zip(paths, restored, strict=True):
-        if member.window_reach is None:
-            continue
-        radius = member_config.model.window_radius
-        if member.window_reach > radius:
-            log.warning(
-                "The window of %s reaches ±%.3g positions and has not yet narrowed to its "
-                "radius, ±%d.",
-                path,
-                member.window_reach,
-                radius,
-            )
-    folder = paths[0].parent
-    if len(paths) > 1:
-        model = Ensemble([member for _, _, member in restored]).eval()
+    members = list(map(load_member, paths))
+    path, config, tokenizers, model, _ = members[0]
+    device = select_device_or_auto(config.device)
+    for member in members[1:]:
+        check_same_vocabulary(member, members[0])
+    for member in members:
+        warn_of_wide_window(member)
+        member.model.to(device)
+    folder = path.parent
+    if len(members) > 1:
+        model = Ensemble([member.model for member in members]).eval()
         names = "+".join(version_name(path.parent) for path in paths)
         folder = version_of(folder)[0].with_name(names)
     decode = replace(decode or config.decode)
@@ -396,8 +388,8 @@ def load(
         keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
-    provenances = list(map(checkpoint_provenance, paths, payloads))
-    weights = [member["weights"] for member in provenances]
+    provenances = [member.provenance for member in members]
+    weights = [provenance["weights"] for provenance in provenances]
     calibration = read_calibration(folder, weights)
     estimator = read_estimator(folder, weights, quality_extractor(config.train, model))
     translator = Translator(
@@ -425,21 +417,46 @@ def load(
     return Run(folder, config, provenance, translator)
 
 
+class Member(NamedTuple):
+    """What a checkpoint holds; an ensemble has several."""
+
+    path: Path
+    config: Config
+    tokenizers: Tokenizers
+    model: EncoderDecoder
+    provenance: dict[str, Any]
+
+
+def load_member(path: Path) -> Member:
+    payload = checkpoint.load(path)
+    return Member(path, *restore(path, payload), checkpoint_provenance(path, payload))
+
+
 def computed_as(dtype: torch.dtype, device: torch.device) -> str:
     """The number format and the device of a search, for its provenance."""
     return f"{str(dtype).removeprefix('torch.')} on {device.type}"
 
 
-def check_same_vocabulary(paths: Sequence[Path], of_members: Sequence[Tokenizers]) -> None:
-    """Raise UserError unless all members of an ensemble have the first one's vocabularies."""
-    first = of_members[0]
-    for path, other in zip(paths, of_members, strict=True):
-        is_same = other.source.model == first.source.model
-        if not is_same or other.target.model != first.target.model:
+def check_same_vocabulary(member: Member, first: Member) -> None:
+    """Raise UserError unless a member of an ensemble has the first one's vocabularies."""
+    for side, of_first in zip(member.tokenizers, first.tokenizers, strict=True):
+        if side.model != of_first.model:
             raise UserError(
-                f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer "
-                "for all."
+                f"{member.path} has another vocabulary than {first.path}; an ensemble needs one "
+                "tokenizer for all."
             )
+
+
+def warn_of_wide_window(member: Member) -> None:
+    """Log a warning where a window that training narrows is still wider than its radius."""
+    reach = member.model.window_reach
+    if reach is not None and reach > member.config.model.window_radius:
+        log.warning(
+            "The window of %s reaches ±%.3g positions and has not yet narrowed to its radius, ±%d.",
+            member.path,
+            reach,
+            member.config.model.window_radius,
+        )
 
 
 def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:

@@ -266,18 +266,19 @@ def calibrate(run: Run, corpus: Path) -> Run:
     fitted = fit_calibration(translator, translations, references)
     translator = replace(translator, calibration=fitted)
     extractor = quality_extractor(run.config.train, translator.model)
-    found = fit_estimator(translator, translations, references, extractor)
+    fitted_estimate = fit_estimator(translator, translations, references, extractor)
     with report_write_errors(run.folder):
         write_calibration(run.folder, run.weights, fitted, len(pairs), key)
-        write_estimate(run.folder, run.weights, found, len(pairs), key)
+        write_estimate(run.folder, run.weights, fitted_estimate, len(pairs), key)
     estimator = None
-    if found:
-        estimator = Estimator(found[0], extractor)
+    if fitted_estimate:
+        regression, _ = fitted_estimate
+        estimator = Estimator(regression, extractor)
         log.info(
             "The expected chrF of a sentence is off by %.0f on average (correlation %.2f, "
             "cross-validated on %d validation pairs).",
-            found[0].error,
-            found[0].correlation,
+            regression.error,
+            regression.correlation,
             len(pairs),
         )
     provenance = run.provenance | {"calibration": list(fitted)}

@@ -26,16 +26,13 @@ from nmt.training.checkpoint import Payload, TensorParts, digest, load, shared_n
 CHECKED_NUMBERS = 1 << 22  # at a time
 
 
-def restore(
-    path: Path, payload: Payload, device: torch.device
-) -> tuple[Config, Tokenizers, EncoderDecoder]:
+def restore(path: Path, payload: Payload) -> tuple[Config, Tokenizers, EncoderDecoder]:
     """The configuration, tokenizers and model of a checkpoint; the model is in evaluation mode.
 
     Raises UserError, with the checkpoint's `path`, for what cannot be used.
     """
     config, tokenizers = check_model(path, payload)
-    model = model_of_weights(config, tokenizers, payload["model"])
-    return config, tokenizers, model.to(device).eval()
+    return config, tokenizers, model_of_weights(config, tokenizers, payload["model"]).eval()
 
 
 def check_model(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:

@@ -152,7 +152,8 @@ def build_trainer(
     batches = make_batches(config, data, model, batch_tokens)
 
     # The progress so far
-    total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
+    batches_per_update = options.accumulate * world.size
+    total = planned_updates(options, batches.batches_per_epoch / batches_per_update)
     if restored is None:
         state = TrainState(total_steps=total)
     else:
@@ -167,7 +168,7 @@ def build_trainer(
     state.best = world.broadcast(state.best)  # process 0 may have lost it
     state.batch_tokens = batch_tokens
     state.device = device.type
-    state.batches_per_update = options.accumulate * world.size
+    state.batches_per_update = batches_per_update
 
     rehearsal = None
     if old is not None:
@@ -543,8 +544,7 @@ class Trainer:
 
     @property
     def updates_per_epoch(self) -> float:
-        batches_per_update = self.config.train.accumulate * self.world.size
-        return self.train_step.batches.batches_per_epoch / batches_per_update
+        return self.train_step.batches.batches_per_epoch / self.state.batches_per_update
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
