@@ -103,13 +103,13 @@ def run(options: argparse.Namespace) -> int:
             extractor = run.make_extractor(
                 options.layer, options.head, options.decoder_step, options.method
             )
-        given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in SETTINGS}
-        out.continue_with(given | search_settings(run))
+        settings = {f"--{name.replace('_', '-')}": getattr(options, name) for name in SETTINGS}
+        out.continue_with(settings | search_settings(run))
         report = stack.enter_context(line_progress(source, options.output, out.lines))
         marks = doubtful_marks(options)
         decode = run.provenance["decode"]
-        about = {key: decode[key] for key in ("sampling", "choose") if key in decode}
-        answers = Answers(run.translator, extractor, options, report, marks, about)
+        candidates = {key: decode[key] for key in ("sampling", "choose") if key in decode}
+        answers = Answers(run.translator, extractor, options, report, marks, candidates)
         write_answers(input_chunks(options), answers.of_chunk, out)
     if answers.copied:
         log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
@@ -142,11 +142,11 @@ def open_translator(options: argparse.Namespace, source: Path | None, precision:
     run = open_directed(options, precision, is_live(options) and not options.samples)
     run = run.with_prefix(options.prefix)
     run = with_candidates(run, options, source, options.reference)
-    found = run.translator.num_hypotheses
-    if options.nbest > found:
+    most = run.translator.num_hypotheses
+    if options.nbest > most:
         name = "--samples" if options.samples else "--beam"
         raise UserError(
-            f"--nbest {options.nbest} needs {name} {options.nbest} or more; it is now {found}."
+            f"--nbest {options.nbest} needs {name} {options.nbest} or more; it is now {most}."
         )
     return run
 
@@ -250,7 +250,7 @@ class Answers:
     options: argparse.Namespace
     report: Report | None
     marks: tuple[str, str] | None  # before and after an unsure word
-    about: dict[str, Any]  # how the hypotheses are sampled and chosen, for JSON
+    candidates: dict[str, Any]  # how translations are sampled and chosen, for JSON
     copied: int = 0  # lines with letters, but without words of a language, so far
     # the numbers of lines that have other spans than their sources
     changed: list[int] = field(default_factory=list)
@@ -273,7 +273,8 @@ class Answers:
             if count == 1:
                 yield translation.text
                 continue
-            lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
+            best = translation.nbest[:count]
+            lines = [f"{candidate.score:.4f}\t{candidate.text}" for candidate in best]
             yield "\n".join(lines + ["-inf\t"] * (count - len(lines)))
 
     def counted(
@@ -310,10 +311,11 @@ class Answers:
                 continue
             entry |= self.body(translation, records)
             if count > 1 and translation.source_ids and (others or not translation.parts):
-                best = [(translation, records), *others]
-                entry["nbest"] = [self.head(each, of) | self.body(each, of) for each, of in best]
+                nbest = [(translation, records), *others]
+                entry["nbest"] = [self.head(*best) | self.body(*best) for best in nbest]
             error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
-            yield json.dumps({"line": number} | entry | self.about | error, ensure_ascii=False)
+            entry = {"line": number} | entry | self.candidates | error
+            yield json.dumps(entry, ensure_ascii=False)
 
     def with_quality(
         self, translations: Iterator[Translation]

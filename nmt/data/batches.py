@@ -121,16 +121,16 @@ def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
         output = batch.output[rows]
         mask = None if batch.mask is None else batch.mask[rows]
         # The flat places of its tokens, counted from the first row of the part
-        is_here = (real >= start * width) & (real < (start + size) * width)
-        here = real[is_here] - start * width
+        is_inside = (real >= start * width) & (real < (start + size) * width)
+        places = real[is_inside] - start * width
         yield Batch(
             source=source,
             mask=mask,
             target=batch.target[rows],
             output=output,
-            tokens=len(here),
+            tokens=len(places),
             source_tokens=source.numel() if mask is None else int(mask.sum()),
-            real=None if len(here) == output.numel() else here,
+            real=None if len(places) == output.numel() else places,
             links=None if batch.links is None else batch.links[rows],
         )
 
@@ -195,7 +195,7 @@ def split_sorted(
     return [order[start:stop] for start, stop in pairwise(bounds)]
 
 
-class RowsOfIds(NamedTuple):
+class BatchPairs(NamedTuple):
     """The ids of the pairs of a batch, and their rows; a merged pair has the row of its first."""
 
     rows: list[int]
@@ -245,7 +245,7 @@ class WindowPlan(NamedTuple):
         return self.batches[number * self.size : (number + 1) * self.size]
 
 
-def divide(pairs: Sequence[VariedPair], count: int, budget: int) -> list[RowsOfIds]:
+def divide(pairs: Sequence[VariedPair], count: int, budget: int) -> list[BatchPairs]:
     """Pairs in exactly `count` batches, made as `plan_batches` makes them."""
     source = np.array([len(pair.source) for pair in pairs])
     target = np.array([len(pair.target) for pair in pairs])
@@ -263,7 +263,7 @@ def divide(pairs: Sequence[VariedPair], count: int, budget: int) -> list[RowsOfI
     divided = []
     for places in batches:
         sources, targets, rows = zip(*[pairs[place] for place in places], strict=True)
-        divided.append(RowsOfIds(list(rows), join(sources), join(targets)))
+        divided.append(BatchPairs(list(rows), join(sources), join(targets)))
     return divided
 
 
@@ -415,7 +415,7 @@ class BatchIterator:
     def variation(self) -> Variation:
         return Variation(self.tokenizers, self.sampling, self.noise, longest_sides(self.pairs))
 
-    def sentences(self, cursor: Cursor) -> RowsOfIds:
+    def sentences(self, cursor: Cursor) -> BatchPairs:
         epoch, shard, position = cursor
         if self.sampling or self.noise:
             plan = self.window_plan(epoch, shard)
@@ -425,9 +425,9 @@ class BatchIterator:
         rows = self.plan(epoch, shard)[position]
         sources = pairs.sentences("source", rows)
         targets = pairs.sentences("target", rows)
-        return RowsOfIds(rows.tolist(), sources, targets)
+        return BatchPairs(rows.tolist(), sources, targets)
 
-    def vary_window(self, epoch: int, shard: int, window: int) -> list[RowsOfIds]:
+    def vary_window(self, epoch: int, shard: int, window: int) -> list[BatchPairs]:
         """The batches of a window, by their new lengths."""
         number = self.shard_number(epoch, shard)
         batches = self.window_plan(epoch, shard).window(window)

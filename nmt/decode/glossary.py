@@ -274,15 +274,15 @@ class Glossary:
             weights = upper_half[:-1, columns].sum(1)  # [T]
 
         # Placeholders and the terms that are not missing must stay
-        kept: list[Span] = []
+        fixed: list[Span] = []
         _, spans = piece_spans(record.target_pieces)
         for span, id in zip(spans, ids, strict=True):
             if id in self.tokenizers.target.placeholder_ids:
-                kept.append(span)
+                fixed.append(span)
         for other in self.source_terms(source):
-            kept += self.target_spans(ids, other.entry)
+            fixed += self.target_spans(ids, other.entry)
 
-        term_span = find_term_span(record.target_pieces, loss, weights, kept)
+        term_span = find_term_span(record.target_pieces, loss, weights, fixed)
         for template, cost in self.templates(ids, term.entry.targets, term_span):
             yield [*prefix, *template], cost
 
@@ -434,12 +434,12 @@ def overlap(span: Span, other: Span) -> bool:
 
 
 def find_term_span(
-    pieces: Sequence[str], loss: np.ndarray, weights: np.ndarray | None, kept: Sequence[Span]
+    pieces: Sequence[str], loss: np.ndarray, weights: np.ndarray | None, fixed: Sequence[Span]
 ) -> TermSpan:
     """The span of a term; the end of the translation if all words must stay.
 
     loss [T] and, with attention, weights [T]: how much each piece depends on the source term.
-    `kept`: what must stay, in characters of the text.
+    `fixed`: what must stay, in characters of the text.
     """
     words, word_spans, of_pieces = split_into_words(list(pieces))
     fractions = word_fractions(of_pieces, word_spans)  # [T W]
@@ -447,8 +447,8 @@ def find_term_span(
     # The words that may be replaced
     usable = np.zeros(len(words), dtype=bool)
     for index, (word, span) in enumerate(zip(words, word_spans, strict=True)):
-        is_kept = any(overlap(span, other) for other in kept)
-        usable[index] = not is_kept and not all(map(is_punctuation, word))
+        is_fixed = any(overlap(span, other) for other in fixed)
+        usable[index] = not is_fixed and not all(map(is_punctuation, word))
     if not usable.any():
         return TermSpan(len(pieces), len(pieces))
 

@@ -223,7 +223,7 @@ def training_words(
             tests.append(str(folder / OLD_VALID))
     if set_files(folder, HELD_OUT, config.data)[0].exists():
         tests.insert(0, str(folder / HELD_OUT))
-    chosen = {
+    settings = {
         "from": base,
         "name": number,
         "run_folder": lesson.run_folder / VERSIONS,
@@ -240,8 +240,8 @@ def training_words(
         "optim.lr": min(2e-3, presets.further_rate(config.model.hidden_size)),
         "optim.warmup_steps": 10,
     }
-    given = {word.partition("=")[0] for word in lesson.words}
-    words = [f"{key}={value}" for key, value in chosen.items() if key not in given]
+    overridden = {word.partition("=")[0] for word in lesson.words}
+    words = [f"{key}={value}" for key, value in settings.items() if key not in overridden]
     return [*words, *lesson.words]
 
 
