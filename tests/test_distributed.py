@@ -25,10 +25,10 @@ from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data.batches import collate
 from nmt.errors import UserError
+from nmt.training.build import continued
 from nmt.training.distributed import SIGNALS, Interrupted, StopSignal, World
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainStep
-from nmt.training.trainer import continued
 
 WORDS = (
     "train.max_steps=12",

@@ -172,7 +172,7 @@ def test_an_imported_run_keeps_what_it_computed(folders, tmp_path, capfd, monkey
         known.append(known_pieces)
         return Rehearsal(parent, tokenizers, known_pieces)
 
-    monkeypatch.setattr("nmt.training.trainer.Rehearsal", make)
+    monkeypatch.setattr("nmt.training.build.Rehearsal", make)
     write_pairs(tmp_path, "text", pairs(80))
     words = [
         "train",

@@ -419,7 +419,7 @@ def test_batches_are_made_with_the_noise_that_is_configured(train, monkeypatch):
         made.append(arguments)
         raise Ended
 
-    monkeypatch.setattr("nmt.training.trainer.BatchIterator", make)
+    monkeypatch.setattr("nmt.training.build.BatchIterator", make)
     words = [f"train.noise_{kind}={share}" for kind, share in wanted.items()]
     with pytest.raises(Ended):
         train("noise", *RECURRENT, *words, "seed=7", "train.subword_sampling=0.2", STEPS)

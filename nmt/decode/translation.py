@@ -60,6 +60,11 @@ class Translation:
         """All translations of the line: this one, then its alternatives."""
         return [self, *self.alternatives]
 
+    @property
+    def searched_parts(self) -> list[Translation]:
+        """The parts of the line that were searched one by one: itself if it was not divided."""
+        return self.parts or [self]
+
     @cached_property
     def pieces(self) -> list[str]:
         """The subword pieces of the text."""
@@ -75,7 +80,7 @@ class Translation:
         if not tokenizers.protects:
             return []
         sentences = []
-        for part in self.parts or [self]:
+        for part in self.searched_parts:
             start = tokenizers.source.sentence_start(part.source_ids)
             sentences.append(tokenizers.source.decode(part.source_ids[start:]))
         source = " ".join(sentences)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -64,7 +64,6 @@ MIN_BATCH_TOKENS = 512
 CPU_BATCH_TOKENS = 8192
 BYTES_PER_TOKEN = 1 << 19
 
-AnyTranslator = TypeVar("AnyTranslator", bound="Translator")
 Report = Callable[[int], object]  # is called with a number of lines that have just been finished
 # Like `map`: calls a function with the indices of the queries of each batch
 MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Iterable[NBest]]
@@ -138,7 +137,7 @@ class Translator:
         """How many hypotheses of each sentence are searched: the samples, or the beam."""
         return self.decode.beam if self.sampling is None else self.sampling.samples
 
-    def beside_others(self: AnyTranslator) -> AnyTranslator:
+    def beside_others(self) -> Translator:
         """A translator to use while this one works; an engine may give it fewer threads."""
         return self
 
@@ -509,11 +508,11 @@ class Translator:
         while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
             pairs: list[IdPair] = []
             for translation in chunk:
-                for part in translation.parts or [translation]:
+                for part in translation.searched_parts:
                     pairs.append((part.source_ids, part.ids))
             records = self.force_decode_all(pairs)
             for translation in chunk:
-                count = len(translation.parts) or 1
+                count = len(translation.searched_parts)
                 yield translation, list(itertools.islice(records, count))
 
     def search_records(self, translation: Translation) -> list[AttentionRecord]:
@@ -522,7 +521,7 @@ class Translator:
         They have the log-probabilities of its search; [] if the engine did not report them.
         """
         records = []
-        for part in translation.parts or [translation]:
+        for part in translation.searched_parts:
             if not part.searched:
                 return []
             records.append(self.record(part.source_ids, part.ids, part.searched))

@@ -111,7 +111,7 @@ class Estimator:
         parts: list[Part] = []
         for translation, of_parts in zip(translations, records, strict=True):
             if not translation.is_copied:
-                parts += zip(translation.parts or [translation], of_parts, strict=True)
+                parts += zip(translation.searched_parts, of_parts, strict=True)
         is_detached = self.find_detached(translator, parts)
         omitted = self.find_omitted(translator, parts)
 
@@ -129,7 +129,7 @@ class Estimator:
                 result.append(None)
                 continue
             of_line = list(islice(remaining, len(translation.parts) or 1))
-            lengths = [len(part.ids) + 1 for part in translation.parts or [translation]]
+            lengths = [len(part.ids) + 1 for part in translation.searched_parts]
             result.append(join_qualities(of_line, lengths))
         return result
 

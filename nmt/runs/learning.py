@@ -41,12 +41,7 @@ from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_run
 from nmt.runs.scoring import corpus_set, write_pairs
-from nmt.runs.stages import (
-    StageFolders,
-    build_corpus_stage,
-    build_ids_stage,
-    build_tokenizer_stage,
-)
+from nmt.runs.stages import StageFolders, build_corpus_stage, build_ids_stage, build_tokenizer_stage
 from nmt.runs.versions import (
     ACCEPTED,
     RECORD,

@@ -29,11 +29,11 @@ from nmt.runs.stages import (
     open_parent,
     parent_of,
 )
+from nmt.training.build import TrainingData, build_trainer
 from nmt.training.checkpoint_manager import CHANGEABLE
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.restore import Parent
-from nmt.training.trainer import TrainingData, build_trainer
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")

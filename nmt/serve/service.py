@@ -132,7 +132,7 @@ class Pair:
         weights.
         """
         parts = []
-        for part, record in zip(translation.parts or [translation], records, strict=True):
+        for part, record in zip(translation.searched_parts, records, strict=True):
             words = record_words(record, False)
             confidences = self.run.translator.word_confidences(part, [record])
             entry: dict[str, Any] = {

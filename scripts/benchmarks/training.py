@@ -22,13 +22,14 @@ from nmt.data.tokenizer import PAD
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.runs.stages import build_stages
+from nmt.training.build import TrainingData, build_trainer
 from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import select_device, select_precision
 from nmt.training.state import TrainState
 from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainStep
-from nmt.training.trainer import Trainer, TrainingData, build_trainer
+from nmt.training.trainer import Trainer
 
 # in the names of attention's kernels
 ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn_generated_fort")
