@@ -7,7 +7,8 @@ UserError          one sentence: what is wrong, where, what is possible; exit co
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from signal import SIGINT
 from typing import TypeVar
 
@@ -33,6 +34,15 @@ class Stopped(UserError):
     def __init__(self, text: str, signal: int = SIGINT) -> None:
         super().__init__(text)
         self.signal = int(signal)
+
+
+@contextmanager
+def report_os_error(failure: str) -> Iterator[None]:
+    """An OSError in the block becomes a UserError: what failed, and the reason of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{failure}: {error.strerror or error}.") from None
 
 
 def choose(description: str, name: str, table: Mapping[str, T]) -> T:

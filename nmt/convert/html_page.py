@@ -46,7 +46,7 @@ from nmt.data.text_filter import (
     WORD_PARTS,
 )
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
+from nmt.errors import UserError, report_os_error
 from nmt.evaluate.metrics import scores_in
 from nmt.view.alignment_page import USAGE, legend_html, provenance_html, read_asset
 from nmt.view.text import escape_html
@@ -217,12 +217,8 @@ def read_runtime(archive: str | None = None) -> dict[str, bytes]:
     """
     with TemporaryDirectory() as folder:
         path = Path(archive) if archive else npm_archive(Path(folder))
-        try:
+        with report_os_error(f"--onnxruntime-web {path} cannot be read"):
             content = path.read_bytes()
-        except OSError as error:
-            raise UserError(
-                f"--onnxruntime-web {path} cannot be read: {error.strerror or error}."
-            ) from None
         digest = hashlib.sha256(content).hexdigest()
         if digest != RUNTIME_SHA256:
             raise UserError(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.corpus.files import write_atomic
-from nmt.errors import UserError
+from nmt.errors import UserError, report_os_error
 
 log = logging.getLogger("nmt")
 CHECKSUM = "sha256_of_the_above"
@@ -26,12 +26,9 @@ MANIFEST = "manifest.json"
 def file_digest(path: Path) -> str:
     """The sha256 of a file's bytes, read in blocks; raises UserError if it cannot be read."""
     digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    with report_os_error(f"{path} cannot be read"), open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()
 
 

@@ -17,6 +17,7 @@ B batch, S source length, T target length.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
@@ -321,6 +322,7 @@ class Cursor(NamedTuple):
     position: int  # in the plan of the shard
 
 
+@dataclass(eq=False)
 class BatchIterator:
     """The training batches of any epoch from any position on; `budget` as in `plan_batches`.
 
@@ -330,23 +332,15 @@ class BatchIterator:
     and cannot go with links.
     """
 
-    def __init__(
-        self,
-        pairs: TrainingPairs,
-        tokenizers: Tokenizers,
-        budget: int,
-        seed: int,
-        sampling: float,
-        links: TrainingLinks | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        self.pairs = pairs
-        self.tokenizers = tokenizers
-        self.budget = budget
-        self.seed = seed
-        self.links = links
-        self.sampling = sampling
-        self.noise = noise or Noise()
+    pairs: TrainingPairs
+    tokenizers: Tokenizers
+    budget: int
+    seed: int
+    sampling: float
+    links: TrainingLinks | None = None
+    noise: Noise = Noise()
+
+    def __post_init__(self) -> None:
         self.plan = lru_cache(2)(self.make_plan)
         self.window_plan = lru_cache(2)(self.make_window_plan)
         self.varied_window = lru_cache(INTERLEAVED)(self.vary_window)

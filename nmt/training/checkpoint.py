@@ -29,7 +29,7 @@ import nmt
 from nmt.config.schema import Config, to_dict
 from nmt.corpus.files import open_atomic
 from nmt.data.tokenizer import Tokenizers
-from nmt.errors import UserError, is_printable
+from nmt.errors import UserError, is_printable, report_os_error
 
 FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
 CHECKSUM = "sha256"
@@ -152,21 +152,17 @@ def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
 
     # The file: header, tensors, and the checksum of all bytes before it
     sha256 = hashlib.sha256(start)
-    try:
-        with open_atomic(path, previous) as file:
-            file.write(start)
-            for name in names:
-                tensor = stored[name]
-                parts = tensor.parts() if isinstance(tensor, TensorParts) else [tensor]
-                for part in parts:
-                    data = as_bytes(part)
-                    sha256.update(data)
-                    file.write(data)
-            file.write(sha256.digest())
-    except OSError as error:
-        raise UserError(
-            f"The checkpoint {path} cannot be written: {error.strerror or error}."
-        ) from None
+    failure = f"The checkpoint {path} cannot be written"
+    with report_os_error(failure), open_atomic(path, previous) as file:
+        file.write(start)
+        for name in names:
+            tensor = stored[name]
+            parts = tensor.parts() if isinstance(tensor, TensorParts) else [tensor]
+            for part in parts:
+                data = as_bytes(part)
+                sha256.update(data)
+                file.write(data)
+        file.write(sha256.digest())
 
 
 def load(path: Path, with_tensors: bool = True) -> Payload:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nmt.config import presets
 from nmt.config.schema import Config
@@ -33,6 +34,7 @@ LARGEST_SHARE = 0.02
 EARLY_UPDATES = frozenset({50, 100, 200, 400})
 
 
+@dataclass(eq=False)
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
@@ -40,22 +42,17 @@ class Trainer:
     curves.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        train_step: TrainStep,
-        validation: Validation,
-        checkpoints: CheckpointManager,
-    ) -> None:
-        self.config = config
-        self.train_step = train_step
-        self.validation = validation
-        self.checkpoints = checkpoints
-        self.stop = validation.stop
-        self.world = train_step.world
-        self.model = train_step.model
-        self.state = train_step.state
-        self.device = train_step.device
+    config: Config
+    train_step: TrainStep
+    validation: Validation
+    checkpoints: CheckpointManager
+
+    def __post_init__(self) -> None:
+        self.stop = self.validation.stop
+        self.world = self.train_step.world
+        self.model = self.train_step.model
+        self.state = self.train_step.state
+        self.device = self.train_step.device
         self.saved_at = self.world.now()  # time of the last save
         self.save_seconds = 0.0  # of the last save by train.save_minutes
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains

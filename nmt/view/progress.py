@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from nmt.errors import UserError
+from nmt.errors import UserError, report_os_error
 from nmt.view.text import short_number, visible
 
 LOG_INTERVAL = 30.0  # seconds between two log lines
@@ -131,10 +131,8 @@ def log_file(path: Path) -> Iterator[None]:
     So does what ends it: a sentence, or the traceback of a bug. Raises UserError if the file cannot
     be opened.
     """
-    try:
+    with report_os_error(f"Cannot write {path}"):
         handler = LogFile(path, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
 
     def add(level: int, text: str, error: BaseException | None = None) -> None:

@@ -12,12 +12,12 @@ import html
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import UserError
+from nmt.errors import UserError, report_os_error
 from nmt.view.heatmap import pixels
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TensorBoardLogger:
 
         self.folder = folder
         self.event_type = Event
-        with self.reported():
+        with report_os_error(f"Cannot write {self.folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             seconds = int(time.time())
             for path in folder.glob(f"{PREFIX}*"):
@@ -66,7 +66,7 @@ class TensorBoardLogger:
         return cls(folder, suffix=SCORES)
 
     def write(self, **fields: Any) -> None:
-        with self.reported():
+        with report_os_error(f"Cannot write {self.folder}"):
             self.records.write(self.event_type(wall_time=time.time(), **fields).SerializeToString())
             self.records.flush()
 
@@ -110,7 +110,7 @@ class TensorBoardLogger:
 
         Also raises UserError if somebody has deleted the file, for then all of it is lost.
         """
-        with self.reported():
+        with report_os_error(f"Cannot write {self.folder}"):
             os.fsync(self.file.fileno())
         if not self.path.exists():
             raise UserError(f"{self.path} has been deleted while the program was writing to it.")
@@ -118,13 +118,6 @@ class TensorBoardLogger:
     def close(self) -> None:
         with suppress(OSError):
             self.file.close()
-
-    @contextmanager
-    def reported(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"Cannot write {self.folder}: {error.strerror or error}.") from None
 
 
 def translation_table(rows: Sequence[tuple[str, str, str]]) -> str:
