@@ -207,18 +207,18 @@ def test_whatever_changes_a_search_is_in_its_provenance(run, tmp_path):
 @pytest.mark.parametrize("changed", ["", "source", "target", "both"])
 def test_an_ensemble_has_one_vocabulary_for_each_side(changed):
     """The first member's; another one is named."""
-    paths = [Path("a/best.safetensors"), Path("b/best.safetensors")]
     sides = {"source": b"s", "target": b"t"}
     other = {name: b"x" if changed in (name, "both") else sides[name] for name in sides}
     members = []
-    for each in (sides, other):
-        models = {name: SimpleNamespace(model=model) for name, model in each.items()}
-        members.append(SimpleNamespace(**models))
+    for path, models in (("a/best.safetensors", sides), ("b/best.safetensors", other)):
+        tokenizers = [SimpleNamespace(model=model) for model in models.values()]
+        members.append(SimpleNamespace(path=path, tokenizers=tokenizers))
+    first, second = members
     if changed:
         with pytest.raises(UserError, match=r"b.best.* another vocabulary than a.best"):
-            check_same_vocabulary(paths, members)
+            check_same_vocabulary(second, first)
     else:
-        check_same_vocabulary(paths, members)
+        check_same_vocabulary(second, first)
 
 
 def test_an_alignment_has_weights_words_and_links(run):

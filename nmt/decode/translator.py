@@ -179,27 +179,16 @@ class Translator:
 
         # One translation for each line
         results = iter(nbest)
-        for number, parts in enumerate(parts_of_lines, start):
+        lines = zip(texts, encoded, parts_of_lines, strict=True)
+        for number, (text, ids, parts) in enumerate(lines, start):
             if not parts:
-                yield self.copy_line(texts[number - start], encoded[number - start])
+                yield self.copy_line(text, ids)
                 continue
-            translations: list[list[Translation]] = []  # of each part
-            for part in parts:
-                translations.append(
-                    [self.to_translation(part.source, each) for each in next(results)]
-                )
-            # Samples of several parts are joined one by one; of a beam, only the best are
-            if self.sampling is None and len(parts) > 1:
-                translations = [of_part[:1] for of_part in translations]
-            candidates = [self.join_parts(each) for each in zip(*translations, strict=True)]
-            if self.sampling is not None:
-                candidates.sort(key=lambda candidate: -candidate.score)
-            if self.chooser is not None:
-                chosen = self.chooser(number, [candidate.text for candidate in candidates])
-                candidates.insert(0, candidates.pop(chosen))
-            translation = candidates[0]
-            translation.alternatives = candidates[1:]
-            yield translation
+            translations = []  # of each part
+            for part, nbest_of_part in zip(parts, results, strict=False):
+                source = part.source
+                translations.append([self.to_translation(source, best) for best in nbest_of_part])
+            yield self.choose_translation(number, translations)
 
     def copy_line(self, line: str, ids: Encoded) -> Translation:
         """A line that is not translated, without its tags and repeated spaces."""
@@ -267,6 +256,23 @@ class Translator:
             text = " ".join([text, *missing]).strip()
         searched = hypothesis.log_probabilities
         return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
+
+    def choose_translation(
+        self, line: int, of_parts: Sequence[Sequence[Translation]]
+    ) -> Translation:
+        """The translation of a line with its alternatives, from those of each of its parts."""
+        # Samples of several parts are joined one by one; of a beam, only the best are
+        if self.sampling is None and len(of_parts) > 1:
+            of_parts = [translations[:1] for translations in of_parts]
+        candidates = [self.join_parts(parts) for parts in zip(*of_parts, strict=True)]
+        if self.sampling is not None:
+            candidates.sort(key=lambda candidate: -candidate.score)
+        if self.chooser is not None:
+            chosen = self.chooser(line, [candidate.text for candidate in candidates])
+            candidates.insert(0, candidates.pop(chosen))
+        translation = candidates[0]
+        translation.alternatives = candidates[1:]
+        return translation
 
     def join_parts(self, parts: Sequence[Translation]) -> Translation:
         """The translation of a line from the translations of its parts."""
@@ -481,21 +487,6 @@ class Translator:
     def force_decode(self, pair: IdPair) -> AttentionRecord:
         """Forced decoding of one pair."""
         return next(self.force_decode_all([pair]))
-
-    def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """Encoder [L H S S], decoder [L H T T] and cross-attention [L H T S] of one pair.
-
-        S and T count </s>, and pieces that are no text, unlike those of a record. The model must
-        have attention; encoder and decoder are None for one without self-attention.
-        """
-        batch = self.collate_pairs([pair])
-        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
-            memory = self.model.encode(batch.source, batch.mask, weights=True)
-            output = self.model.decode(batch.target, self.model.start(memory), memory, weights=True)
-        assert output.weights is not None
-        encoder = None if memory.weights is None else memory.weights[0].float().cpu()
-        decoder = None if output.self_weights is None else output.self_weights[0].float().cpu()
-        return encoder, decoder, output.weights[0].float().cpu()
 
     def with_records(
         self, translations: Iterable[Translation]

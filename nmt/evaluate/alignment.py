@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from nmt.corpus.links import Link
 from nmt.corpus.words import WindowSpan, WordPair
@@ -235,16 +236,20 @@ class Alignment:
             raise UserError(
                 "This alignment was read from a pickle; BertViz's input needs the model."
             )
-        encoder, decoder, cross = self.translator.attention_tensors(self.ids)
-        tensors = {
-            "encoder_attention": encoder,
-            "decoder_attention": decoder,
-            "cross_attention": cross,
+        model = self.translator.model
+        batch = self.translator.collate_pairs([self.ids])
+        with torch.inference_mode(), torch.autocast(batch.source.device.type, enabled=False):
+            memory = model.encode(batch.source, batch.mask, weights=True)
+            output = model.decode(batch.target, model.start(memory), memory, weights=True)
+        attention = {
+            "encoder_attention": memory.weights,
+            "decoder_attention": output.self_weights,
+            "cross_attention": output.weights,
         }
         arguments: dict[str, Any] = {}
-        for name, layers in tensors.items():
-            if layers is not None:
-                arguments[name] = [layer[None] for layer in layers]
+        for name, weights in attention.items():  # [1 L H T S]
+            if weights is not None:
+                arguments[name] = [layer[None] for layer in weights[0].float().cpu()]
         source, target = self.translator.tokenizers
         arguments["encoder_tokens"] = [*source.pieces(self.ids[0]), "</s>"]
         arguments["decoder_tokens"] = ["<s>", *target.pieces(self.ids[1])]
