@@ -23,18 +23,18 @@ from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.glossary import (
+from nmt.decode.glossary import Entry, Glossary, Term, find_target, open_glossary
+from nmt.decode.term_search import (
     ANCHOR,
-    Entry,
-    Glossary,
     MissingTerm,
-    Term,
     TermSpan,
-    find_target,
+    encode_term,
     find_term_span,
     forms,
     is_form,
-    open_glossary,
+    search_again,
+    templates,
+    variants,
 )
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Query, Translator
@@ -295,12 +295,12 @@ def test_what_is_searched_for_a_term():
         cost = int(term != "▁Tiger")
         wanted[f"▁der {term} ▁."] = cost
         wanted[f"▁die|▁das {term} ▁."] = cost + 1
-    found = glossary.templates(hund, ["Tiger"], TermSpan(1, 2, True))
+    found = templates(glossary, hund, ["Tiger"], TermSpan(1, 2, True))
     assert {shown(tokenizer, template): cost for template, cost in found} == wanted
-    found = glossary.templates(hund, ["Tiger"], TermSpan(1, 2))
+    found = templates(glossary, hund, ["Tiger"], TermSpan(1, 2))
     assert [cost for _, cost in found] == [0, 1, 1, 1]
-    both = glossary.templates(
-        Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
+    both = templates(
+        glossary, Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
     )
     assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
 
@@ -323,17 +323,17 @@ def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags, seed):
         log_probabilities = generator.normal(size=6).tolist()
         records.append(AttentionRecord([], tokenizer.pieces(sides[1]), log_probabilities, weights))
 
-    def variants(source: list[int], target: list[int]) -> list[tuple[Template, float]]:
+    def variants_after(source: list[int], target: list[int]) -> list[tuple[Template, float]]:
         query = Query(Encoded([*source, *sides[0]]))
         ids = Encoded([*target, *sides[1]])
         term = Term(entry, len(source) + 3, len(source) + 4)
-        return list(glossary.variants(MissingTerm(query, ids, term), *records))
+        return list(variants(glossary, MissingTerm(query, ids, term), *records))
 
     source, target = ([tokenizer.vocabulary.index(tag) for tag in side.split()] for side in tags)
-    plain = variants([], [])
+    plain = variants_after([], [])
     columns = [(tag,) for tag in target]
     assert plain
-    assert variants(source, target) == [([*columns, *rest], cost) for rest, cost in plain]
+    assert variants_after(source, target) == [([*columns, *rest], cost) for rest, cost in plain]
 
 
 def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatch):
@@ -348,9 +348,9 @@ def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatc
     missing = MissingTerm(Query(Encoded([5])), Encoded([6]), term)
     glossary = Glossary({}, SimpleNamespace())  # type: ignore[arg-type]
     for cost, wanted in ((0.5, [short, long]), (1.5, [long, short])):
-        variants = [([(5,)], cost), ([(5,)], 0.0)]
-        monkeypatch.setattr(Glossary, "variants", lambda *_, variants=variants: variants)
-        assert list(glossary.search_again(translator, [missing])) == [wanted]  # type: ignore[arg-type]
+        costs = [([(5,)], cost), ([(5,)], 0.0)]
+        monkeypatch.setattr("nmt.decode.term_search.variants", lambda *_, costs=costs: costs)
+        assert list(search_again(glossary, translator, [missing])) == [wanted]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -369,10 +369,9 @@ def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatc
 )
 def test_how_a_term_is_written_in_its_place(written, span, capitals, term, encoded):
     tokenizer = Words("▁it ▁runs ▁IT ▁IS ▁I ▁. ▁' it ▁私 は ▁\" ▁cat ▁Cat ▁CAT cat ▁犬 犬")
-    glossary = Glossary({}, SimpleNamespace(target=tokenizer))  # type: ignore[arg-type]
     ids = Encoded([tokenizer.vocabulary.index(piece) for piece in written.split()])
     ids.capitals = capitals
-    assert tokenizer.pieces(glossary.encode_term(ids, span, term)) == encoded.split()
+    assert tokenizer.pieces(encode_term(tokenizer, ids, span, term)) == encoded.split()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -39,16 +39,15 @@ from nmt.decode.forced_decoding import (
     pair_batches,
     pair_chunks,
 )
+from nmt.decode.glossary import Glossary
 from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.quality import Quality
 from nmt.decode.sampling import Place, Sampling
+from nmt.decode.term_search import write_terms
 from nmt.decode.translation import Translation, WordConfidences
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
-
-if TYPE_CHECKING:
-    from nmt.decode.glossary import Glossary
 
 log = logging.getLogger("nmt")
 LISTED_LINES = 10  # in an error message
@@ -175,7 +174,7 @@ class Translator:
         queries = list(itertools.chain.from_iterable(parts_of_lines))
         nbest = self.search(queries, report)
         if self.terms is not None:
-            nbest = self.terms.apply(self, queries, nbest)
+            nbest = write_terms(self.terms, self, queries, nbest)
 
         # One translation for each line
         results = iter(nbest)
