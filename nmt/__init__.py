@@ -34,20 +34,23 @@ for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "64")
 
 
-def _is_intel_with_avx512() -> bool:
-    """Whether Linux names such a processor; elsewhere False."""
+def _first_processor() -> str:
+    """What the system says of its first processor; on Linux its maker, its model and its flags."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first_processor = file.read(10_000)
+            return file.read(10_000)
     except OSError:
-        return False
-    return "GenuineIntel" in first_processor and " avx512f " in first_processor
+        import platform
+
+        return platform.processor()  # Intel64 Family 6 …, GenuineIntel; arm
 
 
+# Decides what is faster (nmt/attention/cpu.py)
+IS_INTEL = "GenuineIntel" in _first_processor()
 # Intel's MKL adds up in another order with one thread than with two, unless it is told not to. Only
 # with the same bits may a training choose its number of threads (nmt/training/threads.py). Updates
 # and translations take as long as before; with the value AUTO,STRICT, translations take 15 % more.
-if _is_intel_with_avx512():
+if IS_INTEL and " avx512f " in _first_processor():
     os.environ.setdefault("MKL_CBWR", "AVX512,STRICT")
 
 __version__ = "0.1.0"

@@ -17,25 +17,40 @@ BF16 = torch.bfloat16
 
 
 @pytest.mark.parametrize(
-    "device, given, capability, units, faster, wanted",
+    "device, given, capability, faster, wanted",
     [
-        ("cuda", "auto", (8, 0), False, False, BF16),
-        ("cuda", "auto", (7, 5), True, True, FP32),
-        ("cuda", "bf16", (7, 5), False, False, BF16),
-        ("cpu", "auto", (9, 0), True, True, BF16),
-        ("cpu", "auto", (9, 0), True, False, FP32),
-        ("cpu", "auto", (9, 0), False, True, FP32),
-        ("cpu", "bf16", (9, 0), False, False, BF16),
-        ("cpu", "fp32", (9, 0), True, True, FP32),
+        ("cuda", "auto", (8, 0), False, BF16),
+        ("cuda", "auto", (7, 5), True, FP32),
+        ("cuda", "bf16", (7, 5), False, BF16),
+        ("cpu", "auto", (9, 0), True, BF16),
+        ("cpu", "auto", (9, 0), False, FP32),
+        ("cpu", "bf16", (9, 0), False, BF16),
+        ("cpu", "fp32", (9, 0), True, FP32),
     ],
 )
 def test_the_number_format_that_is_faster_unless_one_is_given(
-    device, given, capability, units, faster, wanted, monkeypatch
+    device, given, capability, faster, wanted, monkeypatch
 ):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
-    monkeypatch.setattr("nmt.training.precision.has_bf16_units", lambda: units)
     monkeypatch.setattr("nmt.training.precision.bf16_is_faster", lambda: faster)
     assert select_precision(given, torch.device(device)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("units", "intel", "has_units", "faster"),
+    [
+        ({"amx_tile", "avx512_bf16"}, True, True, True),
+        ({"avx512_bf16"}, True, True, False),  # its AMX is hidden
+        ({"avx512_bf16"}, False, True, True),
+        (set(), False, False, False),
+    ],
+)
+def test_where_bf16_is_faster_is_known_without_timing(units, intel, has_units, faster, monkeypatch):
+    for unit in ("amx_tile", "avx512_bf16"):
+        is_there = unit in units
+        monkeypatch.setattr(f"torch.cpu._is_{unit}_supported", lambda is_there=is_there: is_there)
+    monkeypatch.setattr(cpu, "IS_INTEL", intel)
+    assert (cpu.has_bf16_units(), cpu.bf16_is_faster()) == (has_units, faster)
 
 
 def test_without_a_gpu_a_run_of_a_gpu_is_used_on_the_cpu(monkeypatch):
@@ -134,38 +149,6 @@ def test_where_recurrent_layers_run_in_bf16(monkeypatch, layer, sentences, learn
     with torch.autocast("cpu", lower or BF16, enabled=lower is not None):
         with torch.set_grad_enabled(learns):
             assert cpu.runs_rnn_in_bf16(layer(4, 4), inputs) == in_bf16
-
-
-@pytest.mark.parametrize(
-    ("question", "first", "second", "answer"),
-    [
-        ("bf16_is_faster", 1.0, 0.8, True),
-        ("bf16_is_faster", 1.0, 0.81, False),
-        ("column_major_is_faster", 0.9, 1.0, True),
-        ("column_major_is_faster", 1.0, 1.0, False),
-    ],
-)
-def test_what_is_faster_is_decided_by_the_least_times(monkeypatch, question, first, second, answer):
-    """The first round is slow, and the last one is disturbed."""
-    times = [9.0, 9.0, *[first, second] * (cpu.ROUNDS - 2), 5.0, 5.0]
-
-    def timed(call, number: int) -> float:
-        call()
-        return times.pop(0)
-
-    monkeypatch.setattr("timeit.timeit", timed)
-    assert getattr(cpu, question).__wrapped__() == answer
-    assert not times
-
-
-def test_a_layout_that_was_begun_with_is_kept(monkeypatch):
-    monkeypatch.setattr(cpu, "fixed_layout", None)
-    monkeypatch.setattr(cpu, "column_major_is_faster", lambda: True)
-    assert cpu.uses_column_major()
-    cpu.fix_layout(False)
-    assert not cpu.uses_column_major()
-    cpu.fix_layout(None)
-    assert cpu.uses_column_major()
 
 
 @pytest.mark.parametrize("dtype", [FP32, BF16])

@@ -379,13 +379,6 @@ def test_a_document_that_fails_is_named_at_the_end(translate, folder):
     assert set(files_in(folder.parent / "out")) == {"a.txt", "sub/b.html"}
 
 
-def test_a_layout_that_is_timed_translates_nothing_anew(translate, folder, monkeypatch):
-    for faster, before in ((True, 0), (False, 2)):
-        monkeypatch.setattr("nmt.attention.cpu.fixed_layout", faster)
-        answer = translate("--documents", folder, folder.parent / "out")
-        assert f"{before} were there already" in answer.err
-
-
 def test_what_is_translated_already_stays(translate, folder):
     """The same settings and the same document: it stays; what another program wrote or changed is
     not replaced."""

@@ -5,7 +5,6 @@ import torch
 from tensors import uneven
 from torch.testing import assert_close
 
-from nmt.attention import cpu
 from nmt.models import inference
 from nmt.models.base import EncoderDecoder
 from nmt.models.inference import can_pack, inference_copy
@@ -22,7 +21,7 @@ def packs(request, monkeypatch):
         monkeypatch.setattr(inference, "can_pack", lambda like, dtype: False)
     elif not can_pack(torch.ones(1), FP32):
         pytest.skip("this PyTorch does not pack")
-    monkeypatch.setattr(cpu, "column_major_is_faster", lambda: request.param == "column-major")
+    monkeypatch.setattr(inference, "IS_INTEL", request.param == "column-major")
 
 
 def logits(model: EncoderDecoder, dtype: torch.dtype) -> torch.Tensor:

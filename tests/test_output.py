@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.attention import cpu
 from nmt.commands import output
-from nmt.commands.output import LAYOUT, NUMBER_FORMAT, check_not_input, is_file, open_output
+from nmt.commands.output import NUMBER_FORMAT, check_not_input, is_file, open_output
 from nmt.commands.translate import write_answers
 from nmt.corpus.line_chunks import LineChunk, read_chunks
 from nmt.errors import UserError
@@ -154,15 +153,12 @@ def test_answers_by_other_settings_are_not_continued(path, settings, names):
     [("float32 on cpu", "fp32"), ("bfloat16 on cuda", "bf16"), ("int8 on cpu", None), ("", None)],
 )
 def test_a_continued_work_computes_as_it_was_begun(path, computed, precision):
-    settings = SETTINGS | {NUMBER_FORMAT: computed, LAYOUT: not cpu.uses_column_major()}
+    settings = SETTINGS | {NUMBER_FORMAT: computed}
     with pytest.raises(KeyboardInterrupt):
         answer(path, stop_after=1, settings=settings)
-    usual = cpu.uses_column_major()
     with pytest.raises(KeyboardInterrupt), open_output(str(path), resume=True) as out:
         assert (out.precision, out.lines) == (precision, 10)
-        assert cpu.uses_column_major() != usual
         raise KeyboardInterrupt
-    assert cpu.uses_column_major() == usual
 
 
 def test_what_is_no_file_is_written_to(tmp_path, path, capsys):

@@ -8,10 +8,7 @@ B batch, T target length, N rows, H heads, K head size, D input size, O output s
 """
 
 import ctypes
-import functools
 import logging
-import math
-import timeit
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -19,14 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-log = logging.getLogger("nmt")
+from nmt import IS_INTEL
 
-# Timing
-ROUNDS = 6  # the least time of them counts, because the first round is slow
-TIMED_ROWS = 256  # of the product that is timed in bf16 and float32
-TIMED_SIZE = 512  # of its square matrix
-CLEARLY_FASTER = 0.8  # at most this share of the other's time
-TIMED_MATRICES = 8  # too many for the cache, as in a step of search
+log = logging.getLogger("nmt")
 
 ROWS_PER_KERNEL = 64  # bf16 products are padded to a multiple of this many rows
 
@@ -41,47 +33,28 @@ MANY_SENTENCES = 32  # from this many on, an LSTM trains faster in bf16
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 
-# Set by `fix_layout`: work that is continued keeps the layout with which it began
-fixed_layout: bool | None = None
 
-
-def least_seconds(*calls: Callable[[], object]) -> list[float]:
-    """The least time of each call in ROUNDS rounds, in which the calls take turns."""
-    seconds = [math.inf] * len(calls)
-    for _ in range(ROUNDS):
-        for number, call in enumerate(calls):
-            seconds[number] = min(seconds[number], timeit.timeit(call, number=1))
-    return seconds
-
-
-# +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5).
 def has_bf16_units() -> bool:
-    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD's Zen 4)."""
-    for unit in ("amx_tile", "avx512_bf16"):
-        is_supported = getattr(torch.cpu, f"_is_{unit}_supported", None)
-        if is_supported and is_supported():
-            return True
-    return False
+    """Whether this CPU has units for products of bf16: AMX tiles or AVX512-BF16."""
+    return is_supported("amx_tile") or is_supported("avx512_bf16")
 
 
-# +70 % of target tokens/s in training where it returns False although there are units (Intel Xeon
-# that hides its AMX).
-@functools.cache
+# +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5); +70 %
+# where it returns False although there are units (Intel Xeon that hides its AMX).
 def bf16_is_faster() -> bool:
     """Whether products of bf16 take clearly less time than float32's.
 
-    It is timed once in a process, in 20 to 50 ms, because units for bf16 do not guarantee it: AMX
-    multiplies bf16 up to nine times as fast as float32, and AVX512-BF16 two to four times on an AMD
-    Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
+    AMX multiplies bf16 up to nine times as fast as float32, and AVX512-BF16 two to four times on an
+    AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX. It is not timed:
+    beside other programs a timing may come out differently, and with it a translation.
     """
-    inputs = torch.ones(TIMED_ROWS, TIMED_SIZE)
-    weight = torch.ones(TIMED_SIZE, TIMED_SIZE)
-    low_inputs = inputs.to(torch.bfloat16)
-    low_weight = weight.to(torch.bfloat16)
-    float32_time, bf16_time = least_seconds(
-        lambda: functional.linear(inputs, weight), lambda: functional.linear(low_inputs, low_weight)
-    )
-    return bf16_time <= CLEARLY_FASTER * float32_time
+    return is_supported("amx_tile") or (is_supported("avx512_bf16") and not IS_INTEL)
+
+
+def is_supported(unit: str) -> bool:
+    """Whether this CPU has a unit, and this PyTorch knows how to ask for it."""
+    ask = getattr(torch.cpu, f"_is_{unit}_supported", None)
+    return ask is not None and bool(ask())
 
 
 # +18 % of target tokens a CPU second in training, together with feed-forward layers over rows
@@ -231,9 +204,10 @@ class PackedLinear(nn.Module):
 
 
 # +24 % in translating one sentence at a time (54.0 to 43.7 ms; transformer, float32, one thread;
-# Intel Xeon).
+# Intel Xeon). There a product of 64 × 64 takes a third of the time of PackedLinear's, and one of
+# 1,024 × 256 as long.
 class ColumnMajorLinear(nn.Module):
-    """x Wᵀ + b in float32 with W in column-major order: [… D] → [… O].
+    """x Wᵀ + b in float32 with W in column-major order: [… D] → [… O]; for Intel's processors.
 
     For a few rows MKL copies a matrix in row-major order at every product, but not one in
     column-major order.
@@ -247,35 +221,6 @@ class ColumnMajorLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return functional.linear(inputs.to(self.weight.dtype), self.weight, self.bias)
-
-
-def fix_layout(column_major: bool | None) -> None:
-    """Set what `uses_column_major` returns from now on; None: whether it is faster."""
-    global fixed_layout
-    fixed_layout = column_major
-
-
-def uses_column_major() -> bool:
-    """Whether ColumnMajorLinear is used for matrices in float32, and not PackedLinear."""
-    return column_major_is_faster() if fixed_layout is None else fixed_layout
-
-
-@functools.cache
-def column_major_is_faster() -> bool:
-    """Whether ColumnMajorLinear is faster than PackedLinear for the rows of one sentence.
-
-    It is timed once in a process, in 20 ms.
-    """
-    weight = torch.ones(1024, 256)
-    bias = torch.ones(1024)
-    inputs = torch.ones(5, 256)
-    column_major = [ColumnMajorLinear(weight, bias) for _ in range(TIMED_MATRICES)]
-    packed = [PackedLinear(weight, bias, torch.float32) for _ in range(TIMED_MATRICES)]
-    column_major_time, packed_time = least_seconds(
-        lambda: [linear(inputs) for linear in column_major],
-        lambda: [linear(inputs) for linear in packed],
-    )
-    return column_major_time < packed_time
 
 
 def can_pack(like: Tensor, dtype: torch.dtype) -> bool:

@@ -19,7 +19,6 @@ from typing import IO, Any
 
 from filelock import Timeout
 
-from nmt.attention import cpu
 from nmt.commands import is_terminal, print_table
 from nmt.corpus.files import is_stream, lock, open_atomic
 from nmt.corpus.line_chunks import LineChunk
@@ -33,7 +32,6 @@ from nmt.view.progress import Progress
 log = logging.getLogger("nmt")
 # settings that are kept when work continues
 NUMBER_FORMAT = "number format and device"
-LAYOUT = "layout of matrices"
 OTHER_LINES = "has the answers to other lines than this input begins with"
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of NUMBER_FORMAT, for --quantization
 
@@ -100,9 +98,6 @@ class Part(Output):
         computed = str(self.settings.get(NUMBER_FORMAT))
         precisions = PRECISIONS | {"float16": "fp16"}  # which --quantization does not offer
         self.precision = precisions.get(computed.partition(" ")[0])
-        if LAYOUT in self.settings:
-            cpu.fix_layout(bool(self.settings[LAYOUT]))
-            stack.callback(cpu.fix_layout, None)
 
     def records(self) -> Iterator[tuple[dict[str, Any], int]]:
         """Each complete record with its size in bytes.
@@ -280,7 +275,5 @@ def search_settings(run: Run) -> dict[str, Any]:
     settings["versions of the program and its libraries"] = run.made_with
     settings[NUMBER_FORMAT] = provenance["computed"]
     settings["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes
-    if provenance["computed"] == "float32 on cpu":
-        settings[LAYOUT] = cpu.uses_column_major()
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain

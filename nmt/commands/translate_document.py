@@ -23,7 +23,6 @@ from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_directed
 from nmt.commands.options import with_home
 from nmt.commands.output import (
-    LAYOUT,
     check_can_be_written,
     check_not_input,
     report_output_errors,
@@ -111,8 +110,6 @@ def run_all(options: argparse.Namespace) -> int:
     translator = DocumentTranslator.open(options)
     settings = {name: getattr(options, name) for name in SETTINGS}
     settings |= search_settings(translator.run)
-    # It is timed, and may differ from call to call: each document is translated as a whole
-    settings.pop(LAYOUT, None)
     settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
     record = Record(folder, settings)
     total = Counter[str]()

@@ -439,7 +439,7 @@ class Config:
         "seed of weights, order of batches, dropout and sampling", minimum=0, below=2**63
     )
     precision: str = option(
-        "number format of matrix products; auto = bf16 where it is faster (a CPU is timed), in "
+        "number format of matrix products; auto = bf16 where it is faster, in "
         "training fp16 on older GPUs (V100, T4); fp16 has a scaled loss; on a CPU it means fp32",
         choices=("auto", "fp32", "bf16", "fp16"),
     )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from nmt.attention.cpu import ColumnMajorLinear, PackedLinear, can_pack, uses_column_major
+from nmt import IS_INTEL
+from nmt.attention.cpu import ColumnMajorLinear, PackedLinear, can_pack
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.projection import LinearMap, Projection
 from nmt.attention.windows import Window
@@ -76,7 +77,7 @@ def cast_parameters(module: nn.Module, dtype: torch.dtype) -> None:
 def pack(projection: Projection, dtype: torch.dtype) -> PackedLinear | ColumnMajorLinear:
     """A linear layer or map with its matrix in the layout that is faster on this machine."""
     assert isinstance(projection, (LinearMap, nn.Linear))
-    if dtype == torch.float32 and uses_column_major():
+    if dtype == torch.float32 and IS_INTEL:
         return ColumnMajorLinear(projection.weight, projection.bias)
     return PackedLinear(projection.weight, projection.bias, dtype)
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from nmt.attention.cpu import bf16_is_faster, has_bf16_units
+from nmt.attention.cpu import bf16_is_faster
 from nmt.errors import UserError, choose
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -43,8 +43,8 @@ def select_precision(name: str, device: torch.device, is_training: bool = False)
 
     On CUDA bf16 is faster from compute capability 8.0 on. From 7.0 on (V100, T4) there are units
     for fp16, in which a model is trained. Search uses fp32 there, since the sums of a model that
-    was trained in another format may be too large for fp16. A CPU with units for bf16 is timed.
-    On devices other than CUDA, fp16 means fp32.
+    was trained in another format may be too large for fp16. On
+    devices other than CUDA, fp16 means fp32.
     """
     if name != "auto":
         dtype = choose("precision", name, DTYPES)
@@ -54,7 +54,7 @@ def select_precision(name: str, device: torch.device, is_training: bool = False)
         if capability >= (8, 0):
             return torch.bfloat16
         return torch.float16 if is_training and capability >= (7, 0) else torch.float32
-    is_faster = device.type == "cpu" and has_bf16_units() and bf16_is_faster()
+    is_faster = device.type == "cpu" and bf16_is_faster()
     return torch.bfloat16 if is_faster else torch.float32
 
 
