@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from nmt.documents.emphasis import asciidoc_emphasis
@@ -25,6 +26,7 @@ from nmt.documents.segment import (
     Segment,
     left_if_letters,
     text_part,
+    written,
 )
 
 VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*)[ \t]*$")
@@ -57,7 +59,19 @@ PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*")
 # Behind the text of a macro, such as ,window=_blank
 NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 LINE_START = re.compile(
-    r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!,:]={3})"
+    r"(?m)^(?=(?:=+|\*+|\.+|-|•|>|\#+|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)\s|\.\S|//|:[\w-]+:|[|!,:]={3}"
+    rf"|\[[^\n]*\][ \t]*$|{VERBATIM.pattern}|{DELIMITER.pattern})"
+)
+# What is markup, or may be, if it stands in a text.
+LITERAL = re.compile(
+    r"(?P<begin>\*\*|__|``|##|\+\+|(?<![\w&;:}])[*_`#+](?=\S)|[\^~](?=\S))"  # formatted text
+    r"|(?P<end>(?<=\S)[*_#](?!\w))"
+    r"|(?P<target>(?<!\w)[a-z]\w*:[^\s\[\]]*)\["  # a macro
+    r"|(?P<attribute>[],=])"  # what divides or ends the text of one
+    # entities, references, terms of the index, anchors, attributes
+    r"|&(?=#?\w+;)|<(?=<)|\((?=\()|\[(?=\[)|\{(?=[\w-]+[:}])"
+    # a term, an escape, the end of a line
+    r"|(?<=\S)(?:::|;;)(?=:{0,2}(?:\s|\Z))|\\(?=\W|\Z)|(?<=\s)\+\Z"
 )
 
 
@@ -73,18 +87,42 @@ class AsciiDocReader(InlineReader):
         r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
         r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
-        r"|(?P<unit>(?:\[[.#%\w][^\[\]\n]*\])?(?:``[^`\n]+``|`[^`\n]+`)"
+        r"|(?P<unit>\\(?=[^\w\s]|\w+:)|&(?:#x?)?\w+;"
+        r"|(?:\[[.#%\w][^\[\]\n]*\])?(?:``[^`\n]+``|`[^`\n]+`)"
         r"|<<[^<>\n]+>>|\[\[[^\[\]\n]+\]\]"
         rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|(?!__)(?:{PLACEHOLDER}))"
         r"|(?P<run>(?:\[[.#%\w][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
-    UNBROKEN = re.compile("(?!)")
+    UNBROKEN = re.compile(r"(?<=\s)\+ ")  # a plus at the end of a line breaks it
     unescape: Callable[[str], str] = staticmethod(str)
     write_emphasis: Callable[[str], str] = staticmethod(asciidoc_emphasis)
 
     def escape(self, text: str) -> str:
-        return text
+        """Plain text as the document has it: what would be markup is written as &#42; and so on."""
+        tags = self.builder.tags
+        signs = "".join(tag.name for tag in tags)
+        opened = "".join(written(tag.parts) for tag in tags if tag.kind == Kind.OPEN)
+        units = "".join(map(written, self.builder.units.values()))
+
+        def literal(match: re.Match[str]) -> str:
+            sign = match[0]
+            is_alone = not tags and text.count(sign[0]) == len(sign) and sign[0] not in units
+            stays = {
+                "begin": is_alone,
+                "end": sign not in signs,
+                "attribute": sign not in attributes,
+            }
+            if stays.get(match.lastgroup or ""):
+                return sign
+            if match["target"]:
+                return f"{match['target']}&#91;"
+            return reference(match)
+
+        # what ends or divides the text of a macro
+        attributes = "]=" if self.depth or "]" in signs else ""
+        attributes += "," if "image:" in opened else ""
+        return LITERAL.sub(literal, text)
 
     def read_match(self, markup: re.Match[str], end: int) -> int:
         """As of Markdown; ((a term)) for the index is text, and so is each of (((its, levels))).
@@ -122,6 +160,11 @@ def quoted_term(term: str) -> str:
     return f'"{term}"' if "," in term and '"' not in term else term
 
 
+def reference(match: re.Match[str]) -> str:
+    """Signs by their numbers, which nothing takes for markup."""
+    return "".join(f"&#{ord(character)};" for character in match[0])
+
+
 Piece = tuple[int, int, Part]  # what is text or left, with its place
 
 
@@ -130,6 +173,10 @@ class Escapes(NamedTuple):
 
     read: Callable[[str], str]
     write: Callable[[str], str]
+
+
+# The first of the attributes of a macro, between its brackets
+IN_ATTRIBUTE = Escapes(str, partial(re.sub, r"[\],=]|^[\"']", reference))
 
 
 class Line(NamedTuple):
@@ -251,7 +298,7 @@ def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[Piece]:
         if inside and "=" not in inside:
             yield left(text, start, begin)
             start = begin + len(inside)
-            yield read_text(text, begin, start)
+            yield read_text(text, begin, start, IN_ATTRIBUTE)
     yield left(text, start, line.end, COMMENTS if match["comment"] else AS_CODE)
 
 

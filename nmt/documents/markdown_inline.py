@@ -82,7 +82,7 @@ LINE_START = re.compile(
 )
 LITERAL = re.compile(
     r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|==|~~"
-    r"|\](?=[(\[:])|(?<=\[)\[|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
+    r"|(?P<bracket>[\[\]])|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
 ENTITIES = {"&": "&amp;", "<": "&lt;"}  # all other signs get a backslash
 DEEPEST = 20  # images inside each other, and emphasis that is looked at
@@ -176,7 +176,14 @@ class InlineReader:
 
     def escape(self, text: str) -> str:
         """Plain text as the document has it."""
-        written = LITERAL.sub(lambda match: ENTITIES.get(match[0], f"\\{match[0]}"), text)
+        brackets = brackets_of_links(text, self.labels)
+
+        def literal(match: re.Match[str]) -> str:
+            if match["bracket"] and match.start() not in brackets:
+                return match[0]
+            return ENTITIES.get(match[0], f"\\{match[0]}")
+
+        written = LITERAL.sub(literal, text)
         return written.replace("|", "\\|") if self.is_cell else written
 
     def escape_start(self, line: str) -> str:
@@ -483,6 +490,25 @@ class MdxReader(InlineReader):
 def is_between_links(text: str) -> bool:
     """Whether it has nothing but what may stand between the links of a menu."""
     return bool(BETWEEN_LINKS.fullmatch(html.unescape(LINE_BREAK.sub(" ", text))))
+
+
+def brackets_of_links(text: str, labels: Collection[str]) -> set[int]:
+    """The places of brackets that may be read as a link, or may end one that the text is in."""
+    places = set[int]()
+    opened = list[int]()
+    for match in re.finditer(r"[\[\]]", text):
+        place = match.start()
+        if match[0] == "[":
+            opened.append(place)
+        elif not opened:
+            places.add(place)
+        else:
+            start = opened.pop()
+            is_label = normal_label(text[start + 1 : place]) in labels
+            is_link = text.startswith(("(", "[", ":"), place + 1)
+            if is_label or is_link or text[:start].endswith("["):
+                places |= {start, place}
+    return places.union(opened)
 
 
 def normal_label(label: str) -> str:

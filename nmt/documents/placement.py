@@ -41,6 +41,9 @@ THRESHOLD = 0.5  # a target word with more than this from the words of a pair be
 CLOSING = re.compile(r"$|[\s.,;:!?…)\]}»”’\"'。，！？]")
 OPENING = re.compile(r"$|[\s(\[{«“„‘\"'¿¡-]")
 END_MARKS = tuple(".!?…。！？")
+# What a sentence has not: line ends, control characters, no characters. A model that spells words
+# by their bytes may write them, and so may a translation memory.
+NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 Region = tuple[int, int]  # words [first, last)
 
 
@@ -126,12 +129,14 @@ def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeig
     Around a unit are the spaces that the source has. A unit that the translation does not have, or
     has after its last mark, goes before the target word that comes most from the next source word.
     """
+    translation = NO_TEXT.sub(" ", sentence.text)
     words_of_source, words_of_target, weights = sentence.weights or proportional_weights(
-        source, sentence.text
+        source, translation
     )
     columns = list(words_of_source)
-    words = [sentence.text[start:end] for start, end in words_of_target]
-    spaces = spaces_between(sentence.text, words_of_target)
+    words = [translation[start:end].strip() for start, end in words_of_target]
+    spaces = spaces_between(translation, words_of_target)
+    spaces[0] = ""  # of any width; behind the sign of a heading it would be its first word
     for match in UNITS.finditer(source):
         unit = match[0]
         before = source[: match.start()]
