@@ -1,9 +1,10 @@
-"""The four laws of documents, and readers of each format that know nothing of segments.
+"""The five laws of documents, and readers of each format that know nothing of segments.
 
 Identity: a translation that returns each text unchanged gives the same file. Accounting: every word
 of the file is in a segment or in what is counted as left. Marking: a translation that puts every
 sentence between ⟦ and ⟧ marks each once, and without the marks the file is the one that was read.
-Addresses: a translation that changes every letter leaves those of links and images.
+Addresses: a translation that changes every letter leaves those of links and images. Escaping: what
+a translation writes is what a reader sees, whatever sign it begins and ends with.
 """
 
 import codecs
@@ -19,6 +20,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import yaml
 from documents import FakeTranslator
 from lxml import etree
 from markdown_it import MarkdownIt
@@ -26,9 +29,15 @@ from markdown_it import MarkdownIt
 from nmt.documents.formats import read_document
 from nmt.documents.segment import Document, Segment, written
 from nmt.documents.translation import translate_document
+from nmt.documents.word_weights import WordWeights, whole_words
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 MARKS = re.compile("[⟦⟧]")
+# What some format has a meaning for. Not here, because it stays as the model writes it: addresses,
+# -- and -> in AsciiDoc, --> in SRT, \\N in ASS, braces in messages of ICU.
+SIGNS = (
+    "' \" < <b &amp; { } {x} % \\ * **x** _x_ [x](y) | # @ ? = ! ~~x~~ `x` ]]> -- <!-- $x$ '' א 😀"
+).split() + ["# ", ": ", "- ", "1. ", "> ", "\u00a0", "\x07"]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -93,6 +102,32 @@ def check_addresses(path: Path, data: bytes) -> None:
         for each in (data, document.write())
     )
     assert before == after, f"{before - after} became {after - before}"
+
+
+def check_escaping(path: Path, data: bytes) -> None:
+    for sign in SIGNS:
+        check_sign(path, data, sign)
+
+
+def check_sign(path: Path, data: bytes, sign: str) -> None:
+    walk = WALKERS[path.suffix.lower()]
+    document = read_document(path, data)
+    translate_document(document, "en", SignTranslator(lambda text: f"{sign}⟦{text}⟧{sign}"))
+    shown = "" if sign == "\x07" else sign.strip()
+    texts = squeezed(walk(document.write()))
+    assert texts.replace(f"{shown}⟦", "").replace(f"⟧{shown}", "") == squeezed(walk(data)), sign
+
+
+class SignTranslator(FakeTranslator):
+    """What it writes before and behind a sentence is one word each, and comes from nowhere."""
+
+    def weigh(self, sentence: str, translation: str) -> WordWeights:
+        source = whole_words(sentence)
+        start = translation.index(sentence)
+        end = start + len(sentence)
+        words = [(first + start, last + start) for first, last in source]
+        target = [(0, start), *words, (end, len(translation))]
+        return WordWeights(source, target, np.eye(len(target), len(source), -1))
 
 
 def markdown_page(data: bytes) -> str:
@@ -171,7 +206,8 @@ def html_texts(data: bytes) -> list[str]:
 def markdown_texts(data: bytes) -> list[str]:
     """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles
     of definitions and directives."""
-    text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
+    matter, text = front_matter(data.decode())
+    text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", text)  # footnotes and alerts
     text = re.sub(r"(?m)^[ \t]+", "", text)  # what is in a box of an extension is no code
     environment: dict[str, Any] = {}
     reader = MarkdownIt("commonmark").enable("table")
@@ -181,7 +217,18 @@ def markdown_texts(data: bytes) -> list[str]:
     titles += [token.info.partition("}")[2] for token in tokens if token.info.startswith("{")]
     for definition in definitions:
         definition["title"] = ""  # which each link to it would repeat
-    return [*html_texts(reader.render(text, environment).encode()), *titles]
+    return [*matter, *html_texts(reader.render(text, environment).encode()), *titles]
+
+
+def front_matter(text: str) -> tuple[list[str], str]:
+    """The values of YAML before a text, and the text."""
+    found = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    if found is None:
+        return [], text
+    try:
+        return tree_texts(yaml.load(found[1], yaml.BaseLoader)), text[found.end() :]
+    except yaml.YAMLError:
+        return [], text
 
 
 def mdx_texts(data: bytes) -> list[str]:
@@ -192,7 +239,7 @@ def mdx_texts(data: bytes) -> list[str]:
         r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')"
     )
     return [
-        tag.sub(" ", text),
+        html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", tag.sub(" ", text))),
         *("".join(match) for each in tag.findall(text) for match in shown.findall(each)),
     ]
 
@@ -206,7 +253,10 @@ def subtitle_texts(data: bytes) -> list[str]:
             lines.append(line.split(",", 9)[-1].replace("\\N", " ").replace("\\n", " "))
         elif not is_ass and "-->" not in line and not re.match("(?i)style|webvtt", line):
             lines.append(line)
-    return [re.sub(r"<[^<>]*>|\{[^{}]*\}", "", line) for line in lines]
+    texts = [re.sub(r"<[^<>]*>|(?<!\\)\{\\[^{}]*\}", "", line) for line in lines]
+    if is_ass:
+        return [re.sub(r"\\([{}])", r"\1", text) for text in texts]
+    return list(map(html.unescape, texts)) if data.startswith(b"WEBVTT") else texts
 
 
 def tree_texts(tree: object) -> list[str]:
@@ -272,7 +322,8 @@ def xml_texts(data: bytes) -> list[str]:
 
 
 def android_texts(data: bytes) -> list[str]:
-    return [text.replace("\\n", " ") for text in xml_texts(data)]
+    escape = re.compile(r"\\u(....)|\\([\s\S])|\"")
+    return [escape.sub(unescaped, text) for text in xml_texts(data)]
 
 
 def xliff_texts(data: bytes) -> list[str]:
@@ -285,8 +336,7 @@ def xliff_texts(data: bytes) -> list[str]:
         if name_of(unit) in ("trans-unit", "segment", "ignorable"):
             text = "".join(source.xpath(f".//text()[not({codes})]"))
             target = "".join(unit.xpath(f"*[local-name() = 'target']//text()[not({codes})]"))
-            is_marked = squeezed([MARKS.sub("", target)]) == squeezed([text])
-            texts.append(target if is_marked else text)
+            texts.append(target if MARKS.search(target) else text)
     return texts
 
 
@@ -334,7 +384,10 @@ def office_texts(data: bytes) -> list[str]:
                 texts.append(" ")
             if own not in NO_TEXT and not is_number(element):
                 # a font in the header of a page
-                texts.append(re.sub(r'&"[^"]*"', "", element.text or ""))
+                text = re.sub(r'&"[^"]*"', "", element.text or "")
+                texts.append(
+                    text.replace("&&", "&") if "Header" in own or "Footer" in own else text
+                )
             if own == "noBreakHyphen":
                 texts.append("\u2011")
             for attribute, value in element.attrib.items():
@@ -460,7 +513,7 @@ def property_texts(data: bytes) -> list[str]:
     for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
             value = "".join(re.split(r"(?<!\\)(?:\s*[=:]\s*|\s+)", line.lstrip(), maxsplit=1)[1:])
-            plain = re.sub(r"\\(?:u(....)|(.))", unescaped_property, value)
+            plain = re.sub(r"\\u(....)|\\(.)", unescaped, value)
             found.append(plain.encode("utf-16", "surrogatepass").decode("utf-16"))
     return without_tags(found)
 
@@ -471,10 +524,10 @@ def shown_properties(data: bytes) -> list[str]:
     return [re.sub("''", "'", text) if re.search(r"\{\d", text) else text for text in texts]
 
 
-def unescaped_property(match: re.Match[str]) -> str:
+def unescaped(match: re.Match[str]) -> str:
     if match[1]:
         return chr(int(match[1], 16))
-    return " " if match[2] in "tnrf" else match[2]
+    return " " if (match[2] or "") in "tnrf" else match[2]
 
 
 # Formats that write every text as it was; others may write it with other escapes.
@@ -485,7 +538,7 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {}
 for _extensions, _walk in {
     ".txt": lambda data: [data.decode()],
     ".mdx": mdx_texts,
-    ".adoc .asciidoc": lambda data: [html.unescape(data.decode())],
+    ".adoc .asciidoc": lambda data: [html.unescape(data.decode().replace("{empty}", ""))],
     ".md .markdown": markdown_texts,
     ".html .htm .xhtml": html_texts,
     ".srt .vtt .ass .ssa": subtitle_texts,

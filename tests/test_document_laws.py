@@ -1,4 +1,4 @@
-"""Four laws that hold of every document format: see document_walkers.py."""
+"""Five laws that hold of every document format: see document_walkers.py."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from document_walkers import (
     WALKERS,
     check_accounting,
     check_addresses,
+    check_escaping,
     check_identity,
     check_marking,
 )
@@ -17,7 +18,7 @@ from nmt.documents.formats import EXTENSIONS, FORMATS
 from nmt.errors import UserError
 
 DOCUMENTS = {extension: sample.encode() for extension, (sample, _) in SAMPLES.items()} | PACKAGES
-LAWS = [check_identity, check_accounting, check_marking, check_addresses]
+LAWS = [check_identity, check_accounting, check_marking, check_addresses, check_escaping]
 OF_OTHERS = Path(__file__).parents[1] / "data" / "documents"  # scripts/fetch_documents.py
 
 

@@ -121,7 +121,7 @@ def toml_string(value: str) -> str:
 
 def quoted_if_needed(value: str) -> str:
     """A value of YAML, in quotes where it would not be read as the same text without."""
-    if NOT_PLAIN.search(value) or not isinstance(yaml_value(value), str):
+    if NOT_PLAIN.search(value) or yaml_value(value) != value:
         return json.dumps(value, ensure_ascii=False)
     return value
 
