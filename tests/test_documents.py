@@ -487,6 +487,25 @@ def test_markup_characters_are_escaped():
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
 
 
+@pytest.mark.parametrize(
+    ("text", "translation", "wanted"),
+    [
+        ("gut\n", "*so* C# 5*3", "&#42;so&#42; C# 5*3\n"),
+        ("gut `so`\n", "C++ und C++", "C&#43;&#43; und C&#43;&#43;"),
+        ("gut\n", "<<x>> ((y)) {z} link:a[b]", "&#60;<x>> &#40;(y)) &#123;z} link:a&#91;b]\n"),
+        ("gut\n", "a:: &lt; b +", "a&#58;&#58; &#38;lt; b &#43;\n"),
+        ("gut\n", "NOTE: so", "{empty}NOTE: so\n"),
+        ("gut:: da\n", "so:", "so&#58;:: so:\n"),
+        ("image::a.png[gut]\n", "a, b=c]", "image::a.png[a&#44; b&#61;c&#93;]\n"),
+        ("https://x.de[gut]\n", "b=c] d", "https://x.de[b&#61;c&#93; d]\n"),
+        # what the source escapes
+        ("ein \\<<gut>>\n", "so \\ \uf2a0\uf2a1", "so &#92; \\<<gut>>\n"),
+    ],
+)
+def test_what_would_be_markup_of_asciidoc_is_written_by_numbers(text, translation, wanted):
+    assert translated(".adoc", text, lambda _: translation).startswith(wanted)
+
+
 class FakeModel:
     """Gives each sentence the same translation."""
 

@@ -26,7 +26,6 @@ from nmt.documents.segment import (
     Segment,
     left_if_letters,
     text_part,
-    written,
 )
 
 VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*)[ \t]*$")
@@ -60,18 +59,20 @@ PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*")
 NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 LINE_START = re.compile(
     r"(?m)^(?=(?:=+|\*+|\.+|-|•|>|\#+|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)\s|\.\S|//|:[\w-]+:|[|!,:]={3}"
-    rf"|\[[^\n]*\][ \t]*$|{VERBATIM.pattern}|{DELIMITER.pattern})"
+    rf"|\[[^\n]*\][ \t]*$|{ADMONITION.pattern}|{VERBATIM.pattern}|{DELIMITER.pattern})"
 )
+# No character; it stands before signs that may be those of formatted text, until all of a block is
+# known.
+PERHAPS = "\ufdd0"
+SIGN = re.compile(rf"{PERHAPS}(?P<sign>([*_`#+^~])\2?)")
 # What is markup, or may be, if it stands in a text.
 LITERAL = re.compile(
-    r"(?P<begin>\*\*|__|``|##|\+\+|(?<![\w&;:}])[*_`#+](?=\S)|[\^~](?=\S))"  # formatted text
-    r"|(?P<end>(?<=\S)[*_#](?!\w))"
-    r"|(?P<target>(?<!\w)[a-z]\w*:[^\s\[\]]*)\["  # a macro
-    r"|(?P<attribute>[],=])"  # what divides or ends the text of one
+    r"(?P<sign>\*\*|__|``|##|\+\+|[\^~]|(?<![\w&;:}])[*_`#+](?=\S)|(?<=\S)[*_`#+](?!\w))"
+    r"|(?P<macro>(?<!\w)[a-z]\w*:[^\s\[\]]*)\[+|(?P<attribute>[],=])"  # and what ends its text
     # entities, references, terms of the index, anchors, attributes
     r"|&(?=#?\w+;)|<(?=<)|\((?=\()|\[(?=\[)|\{(?=[\w-]+[:}])"
     # a term, an escape, the end of a line
-    r"|(?<=\S)(?:::|;;)(?=:{0,2}(?:\s|\Z))|\\(?=\W|\Z)|(?<=\s)\+\Z"
+    r"|(?:::|;;)(?=:{0,2}(?:\s|\Z))|\\(?=\W|\Z)|(?<=\s)\+\Z"
 )
 
 
@@ -94,34 +95,26 @@ class AsciiDocReader(InlineReader):
         r"|(?P<run>(?:\[[.#%\w][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
-    UNBROKEN = re.compile(r"(?<=\s)\+ ")  # a plus at the end of a line breaks it
+    UNBROKEN = re.compile(r"(?<=\s)\+ +")  # a plus at the end of a line breaks it
     unescape: Callable[[str], str] = staticmethod(str)
-    write_emphasis: Callable[[str], str] = staticmethod(asciidoc_emphasis)
+    write_emphasis: Callable[[str], str] = staticmethod(
+        lambda text: asciidoc_emphasis(settled(text))
+    )
 
     def escape(self, text: str) -> str:
         """Plain text as the document has it: what would be markup is written as &#42; and so on."""
         tags = self.builder.tags
-        signs = "".join(tag.name for tag in tags)
-        opened = "".join(written(tag.parts) for tag in tags if tag.kind == Kind.OPEN)
-        units = "".join(map(written, self.builder.units.values()))
+        is_inside = self.depth > 0 or any(tag.name == "]" for tag in tags)
+        has_image = any(str(tag.parts[0]).startswith("image:") for tag in tags)
 
         def literal(match: re.Match[str]) -> str:
-            sign = match[0]
-            is_alone = not tags and text.count(sign[0]) == len(sign) and sign[0] not in units
-            stays = {
-                "begin": is_alone,
-                "end": sign not in signs,
-                "attribute": sign not in attributes,
-            }
-            if stays.get(match.lastgroup or ""):
-                return sign
-            if match["target"]:
-                return f"{match['target']}&#91;"
-            return reference(match)
+            if match["sign"]:
+                return PERHAPS + match[0]
+            if match["macro"]:
+                return match["macro"] + reference(match[0].removeprefix(match["macro"]))
+            stays = match["attribute"] and not (has_image if match[0] == "," else is_inside)
+            return match[0] if stays else reference(match[0])
 
-        # what ends or divides the text of a macro
-        attributes = "]=" if self.depth or "]" in signs else ""
-        attributes += "," if "image:" in opened else ""
         return LITERAL.sub(literal, text)
 
     def read_match(self, markup: re.Match[str], end: int) -> int:
@@ -160,9 +153,19 @@ def quoted_term(term: str) -> str:
     return f'"{term}"' if "," in term and '"' not in term else term
 
 
-def reference(match: re.Match[str]) -> str:
+def settled(text: str) -> str:
+    """A block whose signs behind PERHAPS are text: those that are not alone by their numbers."""
+
+    def sign(match: re.Match[str]) -> str:
+        is_alone = text.count(match["sign"][0]) == len(match["sign"])
+        return match["sign"] if is_alone else reference(match["sign"])
+
+    return SIGN.sub(sign, text)
+
+
+def reference(signs: str) -> str:
     """Signs by their numbers, which nothing takes for markup."""
-    return "".join(f"&#{ord(character)};" for character in match[0])
+    return "".join(f"&#{ord(sign)};" for sign in signs)
 
 
 Piece = tuple[int, int, Part]  # what is text or left, with its place
@@ -175,8 +178,14 @@ class Escapes(NamedTuple):
     write: Callable[[str], str]
 
 
+def referring(pattern: str) -> Escapes:
+    """Writes what matches by its number."""
+    return Escapes(str, partial(re.sub, pattern, lambda match: reference(match[0])))
+
+
+IN_LABEL = referring(r"[:;]\Z")  # before its :: or ;;
 # The first of the attributes of a macro, between its brackets
-IN_ATTRIBUTE = Escapes(str, partial(re.sub, r"[\],=]|^[\"']", reference))
+IN_ATTRIBUTE = referring(r"[\],=]|^[\"']")
 
 
 class Line(NamedTuple):
@@ -308,7 +317,7 @@ def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iter
     end = lines[-1].start + len(lines[-1].text.rstrip())
     if match and match["term"]:
         label_end = start + match.end("label")
-        yield read_text(text, start, label_end)
+        yield read_text(text, start, label_end, IN_LABEL)
         start += match.end("term")
     elif match:
         start += match.end()

@@ -136,7 +136,9 @@ def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeig
     columns = list(words_of_source)
     words = [translation[start:end].strip() for start, end in words_of_target]
     spaces = spaces_between(translation, words_of_target)
-    spaces[0] = ""  # of any width; behind the sign of a heading it would be its first word
+    # Behind the sign of a heading, a space of any width would be its first word
+    spaces[0] = ""
+    spaces[-1] = ""
     for match in UNITS.finditer(source):
         unit = match[0]
         before = source[: match.start()]
