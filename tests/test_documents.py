@@ -588,6 +588,7 @@ TEXTS = [  # a document with a text, and where a program finds it
     (".yaml", "a: %s\n", lambda data: safe_load(data)["a"]),
     (".yaml", "a: '%s'\n", lambda data: safe_load(data)["a"]),
     (".yaml", "a: |\n  %s\n", lambda data: safe_load(data)["a"][:-1]),
+    (".md", "---\ntitle: %s\n---\n", lambda data: safe_load(data.decode()[4:-5])["title"]),
     (".toml", "a = '%s'\n", lambda data: tomlkit.parse(data)["a"]),
     (".properties", "b=Ü\na=%s\n", lambda data: data.decode().rpartition("=")[2][:-1]),
     (".properties", "a=%s\n", lambda data: json.loads(f'"{data.decode()[2:-1]}"')),

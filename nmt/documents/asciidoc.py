@@ -95,7 +95,7 @@ class AsciiDocReader(InlineReader):
         r"|(?P<run>(?:\[[.#%\w][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
-    UNBROKEN = re.compile(r"(?<=\s)\+ +")  # a plus at the end of a line breaks it
+    UNBROKEN = re.compile(r"(?<=\s)\+ +| (?=\+\n)")  # a plus breaks the line that it ends
     unescape: Callable[[str], str] = staticmethod(str)
     write_emphasis: Callable[[str], str] = staticmethod(
         lambda text: asciidoc_emphasis(settled(text))
@@ -183,7 +183,7 @@ def referring(pattern: str) -> Escapes:
     return Escapes(str, partial(re.sub, pattern, lambda match: reference(match[0])))
 
 
-IN_LABEL = referring(r"[:;]\Z")  # before its :: or ;;
+IN_LABEL = referring(r":\Z")  # before its ::
 # The first of the attributes of a macro, between its brackets
 IN_ATTRIBUTE = referring(r"[\],=]|^[\"']")
 

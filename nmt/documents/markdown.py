@@ -130,7 +130,7 @@ def yaml_value(value: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(value)
+        return yaml.safe_load(f"title: {value}")["title"]
     except (yaml.YAMLError, ValueError):
         return None
 
