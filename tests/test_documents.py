@@ -506,6 +506,18 @@ def test_what_would_be_markup_of_asciidoc_is_written_by_numbers(text, translatio
     assert translated(".adoc", text, lambda _: translation).startswith(wanted)
 
 
+def test_a_line_does_not_end_in_what_a_space_is_a_part_of():
+    """An expression of MDX, and a line break of AsciiDoc."""
+    words = "wort " * 7
+    expression = f"{words}{{' '}} so\n{words}wort\n"
+    for count in range(8):
+        new = translated(".mdx", expression, lambda text, count=count: "x" * count + text.upper())
+        assert "{' '}" in new
+        line_break = f"{words}wort\n{words}wort +\n{words}wort\n"
+        new = translated(".adoc", line_break, lambda text, count=count: "x" * count + text.upper())
+        assert " +\n" in new and "\n+" not in new and "{empty}" not in new
+
+
 class FakeModel:
     """Gives each sentence the same translation."""
 

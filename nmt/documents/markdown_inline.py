@@ -477,6 +477,7 @@ class MdxReader(InlineReader):
     """Inline MDX: expressions in braces stay, and < and { are always escaped."""
 
     PATTERN = MDX_INLINE
+    UNBROKEN = re.compile(rf"{BRACES}|{InlineReader.UNBROKEN.pattern}")
 
     def escape(self, text: str) -> str:
         return re.sub(r"[{}]", r"\\\g<0>", super().escape(text)).replace("<", "&lt;")
