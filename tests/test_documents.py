@@ -508,7 +508,7 @@ def test_what_would_be_markup_of_asciidoc_is_written_by_numbers(text, translatio
 
 def test_a_line_does_not_end_in_what_a_space_is_a_part_of():
     """An expression of MDX, and a line break of AsciiDoc."""
-    words = "wort " * 7
+    words = "wort " * 8
     expression = f"{words}{{' '}} so\n{words}wort\n"
     for count in range(8):
         new = translated(".mdx", expression, lambda text, count=count: "x" * count + text.upper())
