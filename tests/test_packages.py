@@ -267,7 +267,7 @@ def test_both_sides_of_alternate_content():
 
 def test_characters_that_xml_cannot_have_are_not_written():
     data, _ = translated_bytes(".docx", word(run("Ja.")), lambda _: "a\x0b\ufffe < b")
-    assert "a &lt; b" in word_text(data)
+    assert "a &lt; b" in " ".join(word_text(data).split())
 
 
 def test_libraries_open_the_results():

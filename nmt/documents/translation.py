@@ -20,7 +20,7 @@ from nmt.decode.quality import REVIEW
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Translator
 from nmt.documents.memory import REUSED, TranslationMemory, with_shown_units
-from nmt.documents.placement import TranslatedSentence, put_back
+from nmt.documents.placement import NO_TEXT, TranslatedSentence, put_back
 from nmt.documents.segment import (
     FIRST_UNIT,
     FOREIGN,
@@ -298,7 +298,8 @@ def translate_sentences(
         texts = [UNITS.sub(" ", text) for text in texts]
     answers = translator.translate(texts, [sentence.is_tagged for sentence in sentences])
     for sentence, text, new in zip(sentences, texts, answers, strict=True):
-        sentence.is_changed = bool(new.text.strip()) and new.text.split() != text.split()
+        words = NO_TEXT.sub(" ", new.text).split()
+        sentence.is_changed = bool(words) and words != text.split()
         if sentence.is_changed:
             sentence.result = new
             counts["translated"] += 1
