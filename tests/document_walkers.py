@@ -231,16 +231,27 @@ def front_matter(text: str) -> tuple[list[str], str]:
         return [], text
 
 
+def plain_texts(data: bytes) -> list[str]:
+    """All but the signs of a quotation, which stand elsewhere in a paragraph of another width, and
+    the targets of links."""
+    return [re.sub(r"(?m)^[> \t]+|(?<=\]\()[^()\s]{2,}(?=\))", "", data.decode())]
+
+
 def mdx_texts(data: bytes) -> list[str]:
-    """All but tags, of whose attributes a title and the like are text."""
-    text = data.decode()
+    """All but tags, of whose attributes a title and the like are text, and the targets of
+    references."""
+    text = re.sub(r"(?m)^\[[^\[\]\n]+\]:[ \t]*\S+", "", data.decode())
     tag = re.compile(r"</?[A-Za-z][^<>]*>")
     shown = re.compile(
         r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')"
     )
     return [
         html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", tag.sub(" ", text))),
-        *("".join(match) for each in tag.findall(text) for match in shown.findall(each)),
+        *(
+            html.unescape("".join(match))
+            for each in tag.findall(text)
+            for match in shown.findall(each)
+        ),
     ]
 
 
@@ -536,7 +547,7 @@ SAME_BYTES = set(
 )
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {}
 for _extensions, _walk in {
-    ".txt": lambda data: [data.decode()],
+    ".txt": plain_texts,
     ".mdx": mdx_texts,
     ".adoc .asciidoc": lambda data: [html.unescape(data.decode().replace("{empty}", ""))],
     ".md .markdown": markdown_texts,

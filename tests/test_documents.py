@@ -147,7 +147,7 @@ def test_one_changed_sentence_is_enough_for_a_translation(changed):
 
 
 @pytest.mark.parametrize("name", ["", "2\n", "zweiter Teil\n", "a4-1f\n", "NOTE Regie\nnoch\n\n"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])
 def test_blank_lines_between_cues_stay(name, end):
     """Whatever the cue is called, in a sentence that spans two cues."""
     text = (
@@ -155,6 +155,11 @@ def test_blank_lines_between_cues_stay(name, end):
         f"{name}00:01.500 --> 00:02.000\nnach Hause.\n"
     ).replace("\n", end)
     assert translated(".vtt", text, str.upper).lower() == text.lower()
+
+
+def test_no_sentence_ends_inside_a_name_or_a_path():
+    sentences = ["Das ist java.util.List von Node.JS und ./docs/rad.", "Es ist da."]
+    assert sentences_of(".txt", " ".join(sentences)) == sentences
 
 
 def test_a_sentence_over_two_cues_is_translated_as_one():
@@ -301,6 +306,11 @@ def test_full_lines_of_a_quotation_are_a_paragraph(quote):
     text = "\n".join([*lines, quote.strip(), f"{quote}Ende"])
     assert sentences_of(".txt", text) == [("Zeile " * 40).strip(), "Ende"]
     assert translated(".txt", text, str.upper) == text.upper()
+
+
+def test_a_line_below_a_heading_is_no_text():
+    lines = ["Das ist eine Überschrift, die lang ist", "=" * 38, "Das ist ein Text."]
+    assert sentences_of(".txt", "\n".join(lines)) == lines[::2]
 
 
 @few
@@ -1108,10 +1118,21 @@ def test_events_of_subtitles_that_are_not_in_order_are_not_joined():
     assert sentences_of(".ass", "[Events]\n" + text) == ["Ausgang zur Straße", "guten Morgen"]
 
 
-def test_no_line_ends_inside_a_formula():
-    """There, a minus at the beginning of a line would be escaped as a list."""
-    words = "eine lange Zeile mit vielen Wörtern und $a - b + c - d$ und noch viele Wörter mehr"
-    text = "\n".join(textwrap.wrap(words, 50)).replace("\n- ", " -\n") + "\n"
+@pytest.mark.parametrize(
+    ("extension", "piece"),
+    [
+        (".md", "$a - b + c - d$"),
+        (".md", "{{< a b - c >}}"),
+        (".md", "und - 12. und # das > so"),
+        (".adoc", "und - so = das // da"),
+    ],
+)
+def test_no_line_begins_with_a_sign_that_would_be_escaped(extension, piece):
+    """Such as a minus, which begins a list."""
+    words = f"eine lange Zeile mit vielen Wörtern und {piece} und noch viele Wörter mehr hier"
+    lines = textwrap.wrap(words.replace(piece, piece.replace(" ", "\ue000")), 50)
+    text = "\n".join(lines).replace("\ue000", " ") + "\n"
     for count in range(1, 30):
-        found = translated(".md", text, lambda _, n=count: "x " * n + "$a - b + c - d$ ja")
-        assert "\\-" not in found and "\\+" not in found
+        found = translated(extension, text, lambda sentence, n=count: "x " * n + sentence)
+        assert "\\" not in found and "{empty}" not in found
+        assert piece.startswith("und") or piece in found

@@ -109,6 +109,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".html", "<svg><title>«ein Rad»</title><style>a b</style></svg>"),
         (".html", '<p v-if="a > b" :title="so">«ja»</p>'),
         (".html", "<p><a title='«das Rad»'>[1]</a> «ja»</p>"),
+        (".html", "<p>{{ x `<b>so</b>` }} «ja»</p>"),
         (".html", "<template><p>«ja»</p></template><video>«nein»</video>"),
         # marks of footnotes
         (".html", "<p>«Das»<a href=u>[1]</a> «ist»<sup>2</sup> «so da»</p>"),
@@ -134,6 +135,9 @@ TIMES = "00:01.000 --> 00:02.000\n"
             '| 1 |\n|---|\n| «da»<ul><li>«ein Rad»</li><li title="«so da»">«ja»</ul> «gut so» |\n',
         ),
         (".md", "«Das ist» <p>«ein *Rad*»<div>«so da»</div>\n"),
+        (".md", "**«Das ist» (*«so»* «da»).**\n"),
+        (".md", '«Ein Rad»\n{{< so a="da" >}}\n«Es ist da»\n{{% /so %}}\n{% so %}\n«Ja»\n'),
+        (".md", "«Das» $ \\varphi = so $ «ist»\n"),
         # tables of pandoc, comments of MyST, and a title of pandoc
         (".md", "«ja»\n\n+----+-----+\n| a  | Rad |\n+:==:+=====+\n| da | so  |\n+----+-----+\n"),
         (".md", "% «ein Titel»\n\n«ja»\n\n% so: ein\n%\n% Rad\n"),
@@ -186,6 +190,10 @@ TIMES = "00:01.000 --> 00:02.000\n"
             "«das» ((«Rad *ist*»)) «da» (((«Ding», «Rad»))) indexterm2:[«so»]. (((«Ding»)))\n",
         ),
         (".adoc", "indexterm:[«Ding»,«Rad»] «ja» («so (ja))».\n\n(((«Rad»)))\n"),
+        (".adoc", "== «das Rad» ==\n\n..«so»\n----\nja\n----\n\n> «ein Rad»\n"),
+        (".adoc", "|===\na|«eins»:\n\n* «ein» \\| «Rad»\n\n----\nso\n----\n|«ja»\n|===\n"),
+        (".adoc", '«das» _[«A#so, B#da»]_ «ist» (`"a": so` -> `"b"`) «und» `so\nda`.\n'),
+        (".adoc", "{url}/so/da «und» link:pass:[https://x y][«hier»] +++<u>so</u>+++ «da»\n"),
         # subtitles
         (".vtt", f"WEBVTT\n\n{TIMES}«das» <ruby>«字»<rt>じ</rt>«漢»<rt.a>カ</rt></ruby> «da.»\n"),
         (".adoc", "«ja»,footnote:[«das ist» *«so»*.] «und» footnote:a[], footnoteref:[b,«da»].\n"),
@@ -601,3 +609,11 @@ def test_code_that_begins_a_line_is_no_block(cut):
     new = translated(".md", text, lambda sentence: sentence[cut:])
     assert "```Code```" in new
     assert not re.search("(?m)^```", new)
+
+
+@pytest.mark.parametrize(
+    ("extension", "text"),
+    [(".md", "## 1. Rad\n"), (".adoc", "== 1. Rad\n\n* . Rad\n\nRad:: - so\n\n...so\n")],
+)
+def test_what_stands_behind_a_sign_begins_no_block(extension, text):
+    assert translated(extension, text, str.upper) == text.upper()

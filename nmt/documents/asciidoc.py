@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from nmt.documents.emphasis import asciidoc_emphasis
@@ -37,7 +36,7 @@ LINE = re.compile(
     r"|(?P<attribute>:!?[\w-]+!?:(?:\s.*)?$)"
     r"|(?P<style>\[[^\n]*\][ \t]*$)"
     r"|(?P<macro>(?P<name>\w+)::(?P<target>[^\s\[\]]*)\[(?P<inside>.*)\][ \t]*$)"
-    r"|(?P<title>(?:={1,6}|\#{1,6})[ \t]+(?=\S)|\.(?=[^\s.]))"
+    r"|(?P<title>(?:={1,6}|\#{1,6})[ \t]+(?=\S)|\.(?=\.?[^\s.]))"
     r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+"
     r"(?:\[[ x*]\][ \t]+)?(?=\S))"
     r"|(?P<term>(?P<label>\S[^\n]{0,500}?)(?P<colons>:{2,4}|;;)(?:[ \t]+(?=\S)|[ \t]*$))"
@@ -45,7 +44,7 @@ LINE = re.compile(
 PARAGRAPH_END = re.compile(
     rf"\s*$|{VERBATIM.pattern}|{DELIMITER.pattern}|{TABLE.pattern}|{LINE.pattern}"
 )
-ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
+ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+|>[ \t]+")
 CODE_STYLE = re.compile(
     r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[(?:[%.][\w-]+)*,\s*\w+\]"
 )
@@ -55,12 +54,18 @@ SEPARATORS = {"psv": "|", "csv": ",", "tsv": "\t", "dsv": ":"}
 FORMAT_OF_SIGN = {",": "csv", ":": "dsv"}
 CELL_STYLE = r"(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?"
 PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*")
+# A line of a cell that is an item or delimits a block
+BLOCK_IN_CELL = re.compile(
+    rf"^(?:(?:\*{{1,5}}|-|\.{{1,5}}|\d+\.)[ \t]+\S|{VERBATIM.pattern}|{DELIMITER.pattern})",
+    re.MULTILINE,
+)
 # Behind the text of a macro, such as ,window=_blank
 NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
-LINE_START = re.compile(
-    r"(?m)^(?=(?:=+|\*+|\.+|-|•|>|\#+|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)\s|\.\S|//|:[\w-]+:|[|!,:]={3}"
-    rf"|\[[^\n]*\][ \t]*$|{ADMONITION.pattern}|{VERBATIM.pattern}|{DELIMITER.pattern})"
+BLOCK_SIGN = (
+    r"(?=(?:=+|\*+|\.+|-|•|\#+|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)\s|\.\.?[^\s.]|//|:[\w-]+:"
+    rf"|[|!,:]={{3}}|\[[^\n]*\][ \t]*$|{ADMONITION.pattern}|{VERBATIM.pattern}|{DELIMITER.pattern})"
 )
+LINE_START = re.compile(f"^{BLOCK_SIGN}", re.MULTILINE)
 # No character; it stands before signs that may be those of formatted text, until all of a block is
 # known.
 PERHAPS = "\ufdd0"
@@ -74,6 +79,10 @@ LITERAL = re.compile(
     # a term, an escape, the end of a line
     r"|(?:::|;;)(?=:{0,2}(?:\s|\Z))|\\(?=\W|\Z)|(?<=\s)\+\Z"
 )
+ROLE = r"\[[.#%\w][^\[\]\n]*\]"  # of formatted text
+LINE_PREFIX = r"[ \t]*(?:>[ \t]+)?"  # of a further line, as in a quotation of Markdown
+# An address may have an attribute or a passthrough in it
+ADDRESS = r"(?:pass:\w*\[[^\[\]\n]{0,500}\]|[^\s\[\]]){0,500}"
 
 
 class AsciiDocReader(InlineReader):
@@ -83,19 +92,21 @@ class AsciiDocReader(InlineReader):
         r"(?P<index>(?:\(\(\(|indexterm:\[)(?P<terms>[^()\[\]=\n]+)(?:\)\)\)|\])"
         r"|\(\((?!\()[^()\n]+\)\)(?!\)))"
         r"|(?P<note>footnote:[\w-]*\[|footnoteref:\[[\w-]+,)"
-        r"|(?P<open>(?:https?://|(?:link|xref|mailto|image|indexterm2)::?)[^\s\[\]]{0,500}\["
+        rf"|(?P<open>(?:https?://|(?:link|xref|mailto|image|indexterm2)::?){ADDRESS}\["
         r"|\{[\w-]+\}[^\s\[\]{}]{0,500}\[(?![.#%])"  # an address that begins with an attribute
-        r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
-        rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'])"
-        r"|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+        r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|(?<!\w)[\"']`(?=\S))"
+        rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'](?!\w))"
+        rf"|(?P<break>[ \t]\+\n{LINE_PREFIX})|(?P<soft>[ \t]*\n{LINE_PREFIX})"
         r"|(?P<unit>\\(?=[^\w\s]|\w+:)|&(?:#x?)?\w+;"
-        r"|(?:\[[.#%\w][^\[\]\n]*\])?(?:``[^`\n]+``|`[^`\n]+`)"
-        r"|<<[^<>\n]+>>|\[\[[^\[\]\n]+\]\]"
+        rf"|(?:{ROLE})?(?:``[^`]+``|`[^`\n]+`|(?<!\w)`(?=\S)[^`]+(?<=\S)`(?!\w))"
+        r"|<<[^<>\n]+>>|\[\[[^\[\]\n]+\]\]|\+{3}(?:(?!\+{3})[^\n])+\+{3}"
+        r"|\{[\w-]+\}/(?:[\w./?&=%~+-]*\w)?"
         rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|(?!__)(?:{PLACEHOLDER}))"
-        r"|(?P<run>(?:\[[.#%\w][^\[\]\n]*\])?(?:\*+|_+|#+))"
+        rf"|(?P<run>(?:{ROLE}(?=[*_#]+[^\s.,;:!?)\]]))?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
-    UNBROKEN = re.compile(r"(?<=\s)\+ +| (?=\+\n)")  # a plus breaks the line that it ends
+    # No line ends before what would begin a block, nor with a plus, which would break it
+    UNBROKEN = re.compile(rf" {BLOCK_SIGN}|(?<=\s)\+ +| (?=\+\n)")
     unescape: Callable[[str], str] = staticmethod(str)
     write_emphasis: Callable[[str], str] = staticmethod(
         lambda text: asciidoc_emphasis(settled(text))
@@ -178,14 +189,21 @@ class Escapes(NamedTuple):
     write: Callable[[str], str]
 
 
-def referring(pattern: str) -> Escapes:
-    """Writes what matches by its number."""
-    return Escapes(str, partial(re.sub, pattern, lambda match: reference(match[0])))
+NO_ESCAPES = Escapes(str, str)
 
 
-IN_LABEL = referring(r":\Z")  # before its ::
+def referring(escapes: Escapes, pattern: str) -> Escapes:
+    """These escapes, which also write what matches by its number."""
+
+    def write(text: str) -> str:
+        return escapes.write(re.sub(pattern, lambda match: reference(match[0]), text))
+
+    return Escapes(escapes.read, write)
+
+
+IN_LABEL = r":\Z"  # before its ::
 # The first of the attributes of a macro, between its brackets
-IN_ATTRIBUTE = referring(r"[\],=]|^[\"']")
+IN_ATTRIBUTE = r"[\],=]|^[\"']"
 
 
 class Line(NamedTuple):
@@ -199,16 +217,17 @@ class Line(NamedTuple):
 def read_asciidoc(text: str) -> Iterator[Part]:
     """The parts of a document."""
     position = 0
-    for start, end, part in pieces(text):
+    for start, end, part in pieces(text, 0, len(text), NO_ESCAPES):
         yield from (text[position:start], part)
         position = end
     yield text[position:]
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def pieces(text: str, start: int, end: int, escapes: Escapes) -> Iterator[Piece]:
+    """The pieces of a document, or of a cell with blocks."""
     lines = [
         Line(match.start(), match.end(), match[0].rstrip("\r\n"))
-        for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)
+        for match in re.compile(r"[^\n]*(?:\n|\Z)").finditer(text, start, end)
     ]
     index = 0
     style = ""  # the lines before a block that say what it is
@@ -243,9 +262,9 @@ def pieces(text: str) -> Iterator[Piece]:
             style += f"{line.text}\n"
             yield left(text, line.start, line.end)
         elif match and kind in ("comment", "attribute", "macro"):
-            yield from left_line(text, line, match)
+            yield from left_line(text, line, match, escapes)
         elif kind == "title":  # the style before the title of a block is that of the block
-            yield from prose(text, [line], match)
+            yield from prose(text, [line], match, escapes)
             style = style if line.text.startswith(".") else ""
             is_header = index == 0 and line.text.startswith("= ")
 
@@ -256,7 +275,7 @@ def pieces(text: str) -> Iterator[Piece]:
             if is_code(style) or (is_header and not match) or is_indented:
                 yield left(text, line.start, lines[after - 1].end)
             else:
-                yield from prose(text, lines[index:after], match)
+                yield from prose(text, lines[index:after], match, escapes)
             style = ""
             is_header = False
 
@@ -298,7 +317,7 @@ def paragraph_end(lines: Sequence[Line], index: int) -> int:
     return after
 
 
-def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[Piece]:
+def left_line(text: str, line: Line, match: re.Match[str], escapes: Escapes) -> Iterator[Piece]:
     """A comment, an attribute or a macro; the text of an image is translated."""
     start = line.start
     if match["macro"] and match["name"] in ("image", "video", "audio"):
@@ -307,17 +326,23 @@ def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[Piece]:
         if inside and "=" not in inside:
             yield left(text, start, begin)
             start = begin + len(inside)
-            yield read_text(text, begin, start, IN_ATTRIBUTE)
+            yield read_text(text, begin, start, referring(escapes, IN_ATTRIBUTE))
     yield left(text, start, line.end, COMMENTS if match["comment"] else AS_CODE)
 
 
-def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iterator[Piece]:
+def prose(
+    text: str, lines: Sequence[Line], match: re.Match[str] | None, escapes: Escapes
+) -> Iterator[Piece]:
     """A title, a paragraph, an item, or a term with its text."""
     start = lines[0].start
-    end = lines[-1].start + len(lines[-1].text.rstrip())
+    last = lines[-1].text.rstrip()
+    sign = match["title"] if match else None
+    if sign and last.endswith(f" {sign.strip()}"):  # == It may end as it begins ==
+        last = last.removesuffix(sign.strip()).rstrip()
+    end = lines[-1].start + len(last)
     if match and match["term"]:
         label_end = start + match.end("label")
-        yield read_text(text, start, label_end, IN_LABEL)
+        yield read_text(text, start, label_end, referring(escapes, IN_LABEL))
         start += match.end("term")
     elif match:
         start += match.end()
@@ -328,22 +353,19 @@ def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iter
         start = admonition.end()
     start += len(text[start:end]) - len(text[start:end].lstrip())
     if start < end:
-        yield read_text(text, start, end)
+        yield read_text(text, start, end, escapes)
 
 
-def read_text(text: str, start: int, end: int, escapes: Escapes | None = None) -> Piece:
+def read_text(text: str, start: int, end: int, escapes: Escapes) -> Piece:
     """The text of a block, or of a cell whose signs have escapes of their own."""
     raw = text[start:end]
-    plain = escapes.read(raw) if escapes else raw
-    reader = AsciiDocReader(plain.replace("\r\n", "\n"))
+    reader = AsciiDocReader(escapes.read(raw).replace("\r\n", "\n"))
     reader.read(0, len(reader.text))
-    lay_out = reader.layout(newline_of(raw))
-
-    def write(translation: str) -> str:
-        laid_out = lay_out(translation)
-        return escapes.write(laid_out) if escapes else laid_out
-
-    part = reader.build(raw, write)
+    prefix = re.search(rf"\n({LINE_PREFIX})", raw)
+    separator = newline_of(raw) + (prefix[1] if prefix else "")
+    is_behind_sign = start > 0 and text[start - 1] != "\n"
+    lay_out = reader.layout(separator, is_behind_sign)
+    part = reader.build(raw, lambda translation: escapes.write(lay_out(translation)))
     if not isinstance(part, Segment):
         part = left_if_letters(raw, AS_CODE)
     return start, end, part
@@ -439,7 +461,11 @@ def table_of(line: str, style: str) -> Table:
 
 
 def cell_texts(text: str, start: int, end: int, escapes: Escapes) -> Iterator[Piece]:
-    """The paragraphs of a cell, which are texts of their own."""
+    """The paragraphs of a cell, which are texts of their own, or its blocks."""
+    if BLOCK_IN_CELL.search(text, start, end):
+        start += len(text[start:end]) - len(text[start:end].lstrip(" \t"))
+        yield from pieces(text, start, end, escapes)
+        return
     for match in PARAGRAPH.finditer(text, start, end):
         yield read_text(text, match.start(), match.start() + len(match[0].rstrip()), escapes)
 

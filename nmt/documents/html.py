@@ -82,7 +82,7 @@ FORMULA = rf"(?<!\w)(?:\d+{INDEX}|\w+{NUMBER}(?:(?<=\w)|(?=[-‐’'])))"
 # border between two values: "> … title=". An apostrophe is in or behind a word.
 BORDER = r"[\s/>](?:[^QUOTE]*\s)?[\w:@.-]+=QUOTE"
 QUOTATION = rf"(?<!\w)QUOTE(?!{BORDER})[^QUOTE]{{0,300}}QUOTE(?![\wQUOTE])"
-TEXT_INSIDE = f"{QUOTATION.replace('QUOTE', chr(34))}|{QUOTATION.replace('QUOTE', chr(39))}"
+TEXT_INSIDE = "|".join(QUOTATION.replace("QUOTE", quote) for quote in ('"', "'", "`"))
 TAG_INSIDE = r"</?[A-Za-z][\w:-]*(?:\s[^<>{}&|]{0,300})?/?>"
 EXPRESSION = rf"(?:{TEXT_INSIDE}|(?<=\w)'|(?!\{{\{{|\{{%|{TAG_INSIDE})[^\"']){{0,500}}?"
 # Templates, which may have < and > in them. None goes over the beginning of another one.

@@ -30,6 +30,7 @@ TITLES = re.compile(  # values of front matter that a reader of the page sees
 NOT_PLAIN = re.compile(r":(?:\s|$)|\s#|^[\s\"'\[\]{}>|&*!#%@`,?-]|\s$")
 # What stands before the text of a block: of task lists, alerts, and blocks of lines.
 PREFIX = re.compile(r"\[[ xX]\][ \t]+|\[!\w+\][+-]?[ \t]*\n?|\|[ \t]+")
+HEADING_SIGN = re.compile(r"#[ \t]+$")
 SUFFIX = re.compile(  # {#id .class}, and ^id of Obsidian
     r"[ \t]*\{:?[ \t]*(?:[#.][^\s{}]|[\w-]+=)[^{}\n]*\}[ \t]*$|[ \t]+\^[A-Za-z0-9-]+[ \t]*$"
 )
@@ -263,6 +264,8 @@ class Page:
         reader = self.reader("\n".join(contents), self.labels, is_cell)
         reader.read(0, len(reader.text))
         if len(lines) == 1:
-            return reader.build(raw, str if is_cell else reader.escape_start)
+            line_start = self.text.rfind("\n", 0, lines[0][0]) + 1
+            is_heading = HEADING_SIGN.search(self.text, line_start, lines[0][0])
+            return reader.build(raw, str if is_cell or is_heading else reader.escape_start)
         prefix = self.text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
         return reader.build(raw, reader.layout(newline_of(raw) + prefix))

@@ -28,7 +28,7 @@ HTML_TAG = re.compile(
 )
 
 # A box has a title, and its text is indented; the text of an item begins behind its sign.
-BOX = r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]+\S"
+BOX = r"(?:(?:!!!|\?\?\?\+?)(?:[ \t]+[\w-]+)+[ \t]*(?=\"|\n|\Z)|===[!+]?[ \t]+\S)"
 ITEM = r"(?:\[\^[^\]\s]+\]:|\*\[[^\]\n]+\]:|:[ \t])[ \t]*(?=\S)"
 INDENTED = re.compile(rf"(?P<box>{BOX})|(?P<item>{ITEM})")
 # text is between two such lines, and may have others inside
@@ -41,7 +41,9 @@ BOX_TITLE = re.compile(r"\"(?P<title>(?:[^\"\\]|\\.)*)\"[ \t]*$")
 # a line of a paragraph that is not indented
 CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")
 LIQUID = re.compile(r"\{%-?\s*(?P<name>highlight|comment|code)\b[^%\n]*%\}\s*")
-RAW_LINE = re.compile(r"\{%-?\s*(?:end)?raw\s*-?%\}\s*")  # what is between is Markdown
+# A line of its own, which ends a paragraph: {% if x %}, {{< quote >}} and {{% quote %}} of Hugo.
+# What is between {% raw %} and {% endraw %} is Markdown.
+TAG_LINE = re.compile(r"(?:\{%(?:(?!%\}).)+%\}|\{\{[<%](?:(?!\}\}).)+[>%]\}\})\s*")
 # {: .class #id key="value"}, {:toc} and {::options /} of kramdown
 ATTRIBUTE_LINE = re.compile(r"\{:(?:[^{}\n\"']|\"[^\"\n]*\"|'[^'\n]*')*\}\s*")
 # {tip} of MyST; :class: so stands between it and the text
@@ -375,7 +377,7 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
         "template": rule_of_lines("template", template_end),
         "card_line": rule_of_line("card_line", CARD_LINE),
         "liquid": rule_of_lines("liquid", liquid_end),
-        "raw_line": rule_of_line("raw_line", RAW_LINE),
+        "tag_line": rule_of_line("template", TAG_LINE),
     }
     # These end no paragraph
     for name, end_of in (("grid_table", grid_end), ("comment", comment_end)):

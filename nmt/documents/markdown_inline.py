@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Callable, Collection
 from functools import cached_property
 
@@ -27,6 +28,7 @@ from nmt.documents.segment import (
     KEPT_WITHOUT_BARS,
     PLACEHOLDER,
     STATEMENT,
+    TEMPLATE,
     Kind,
     Left,
     Malformed,
@@ -53,7 +55,8 @@ INLINE_PATTERN = (
     r"|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
     r"|(?P<ticks>`+)"
     r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$"
-    r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
+    # spaces stand beside $ where a command of LaTeX is between
+    r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?:(?=\S)[^$\n]+?(?<=\S)|[^$\n]*\\[a-z][^$\n]*)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
     # here __so__ is emphasis, [v2](so) a link, and * behind an address ends emphasis
     rf"|(?:{PATTERNS['link']})(?<![*~])"
@@ -63,7 +66,7 @@ INLINE_PATTERN = (
 INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", ""), re.DOTALL)
 MDX_INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", f"{BRACES}|"), re.DOTALL)
 ROLE_TEXT = re.compile(r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))")
-CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]+(?<!`)\1(?!`)")
+CODE_SPAN = r"(?<!`)(?P<ticks>`{1,3})(?!`)[^`\n]+(?<!`)(?P=ticks)(?!`)"
 NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
 LINK_START = re.compile(
     r"(?P<emphasis>[*_]{0,3})(?:(?P<image>!)?\[|(?P<element><a(?=[\s>])))", re.IGNORECASE
@@ -74,12 +77,13 @@ BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<comment><!--)|(?P<open>\[)|(?P<clo
 KEY = r"-?@(?:\{[^{}\s]+\}|\w(?:[\w:.#$%&+?<>~/-]*\w)?)"
 CITATION = re.compile(rf"\[(?:[^\[\]@\n]{{0,60}}\s)?{KEY}(?=[\s,;\]])[^\[\]]*\]")
 CITATION_SIGNS = re.compile(rf"(?:\s*(?:[,;\[\]]|(?<!\w){KEY}))+\s*")
-LINE_START = re.compile(
-    r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
-    r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
+ITEM_NUMBER = r"(\d{1,9})(?=[.)](?:\s|$))"
+BLOCK_SIGN = (
+    r"(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
     r"|\$\$(?!(?:(?!\$\$).)+\$\$[ \t]*\S)"  # a formula with text behind it is no block
-    r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:|(?:\^{3,}|\+{3,})\s*$))"
+    r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:|(?:\^{3,}|\+{3,})\s*$)"
 )
+LINE_START = re.compile(rf"(?m)^([ \t]*)(?:{ITEM_NUMBER}|{BLOCK_SIGN})")
 LITERAL = re.compile(
     r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|==|~~"
     r"|(?P<bracket>[\[\]])|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
@@ -148,10 +152,11 @@ class InlineReader:
 
     PATTERN = INLINE
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
-    # Code, formulas, addresses of links, tags: no line ends inside of them, nor before ```
+    # Templates, code, formulas, addresses of links, tags: no line ends inside of them, nor before
+    # what would begin a block
     UNBROKEN = re.compile(
-        rf" (?=```)|{CODE_SPAN.pattern}|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)"
-        r"|<[A-Za-z/][^<>\n]*>"
+        rf" (?=```|{ITEM_NUMBER}|{BLOCK_SIGN})|{TEMPLATE}|{CODE_SPAN}"
+        r"|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)|<[A-Za-z/][^<>\n]*>"
     )
     unescape: Callable[[str], str] = staticmethod(html.unescape)
     write_emphasis: Callable[[str], str] = staticmethod(markdown_emphasis)
@@ -190,8 +195,11 @@ class InlineReader:
         """A line that does not begin a block."""
         return LINE_START.sub(r"\1\2\\", line)
 
-    def layout(self, separator: str) -> Callable[[str], str]:
-        """How a translation is written: a full paragraph gets lines of the same width."""
+    def layout(self, separator: str, is_behind_sign: bool = False) -> Callable[[str], str]:
+        """How a translation is written: a full paragraph gets lines of the same width.
+
+        Behind the sign of an item, the first line begins no block, whatever it begins with.
+        """
         width = common_width(self.text.split("\n"))
 
         def lay_out(translation: str) -> str:
@@ -201,7 +209,9 @@ class InlineReader:
             if HTML_TAG.fullmatch(wrapped.partition("\n")[0]):
                 # A block of HTML, where the tag had several lines
                 wrapped = wrapped.replace(" ", "\n", 1)
-            return separator.join(map(self.escape_start, wrapped.split("\n")))
+            lines = wrapped.split("\n")
+            lines[is_behind_sign:] = map(self.escape_start, lines[is_behind_sign:])
+            return separator.join(lines)
 
         return lay_out
 
@@ -291,8 +301,10 @@ class InlineReader:
         before = self.text[max(match.start() - 1, 0) : match.start()]
         after = self.text[match.end() : match.end() + 1]
         is_bound = run in self.NOT_IN_WORDS
-        closes = bool(before.strip()) and not (is_bound and after.isalnum())
-        opens = bool(after.strip()) and not (is_bound and before.isalnum())
+        closes = before.strip() != "" and not is_bracket(before, "Ps")
+        closes &= not (is_bound and after.isalnum())
+        opens = after.strip() != "" and not is_bracket(after, "Pe")
+        opens &= not (is_bound and before.isalnum())
         while run and closes and self.drop_to_opener(run):
             self.split_run(len(run))
             name = self.runs.pop().name
@@ -486,6 +498,11 @@ class MdxReader(InlineReader):
         """A line that does not begin with import or export: &#105; is an i, &#101; an e."""
         line = re.sub(r"^i(?=mport\b)", "&#105;", super().escape_start(line))
         return re.sub(r"^e(?=xport\b)", "&#101;", line)
+
+
+def is_bracket(character: str, category: str) -> bool:
+    """Whether a character is an opening (Ps) or a closing one (Pe)."""
+    return character != "" and unicodedata.category(character) == category
 
 
 def is_between_links(text: str) -> bool:

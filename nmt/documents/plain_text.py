@@ -97,9 +97,11 @@ def quote_of(line: str) -> str:
 
 
 def quotation(line: str) -> tuple[int, bool]:
-    """How deep in quotations a line is, and whether it has a text; a paragraph has one of these."""
-    quote = quote_of(line)
-    return quote.count(">"), line.strip() != quote.strip()
+    """How deep in quotations a line is, and whether it has words or is a ruler (======).
+
+    The lines of a paragraph are alike in both.
+    """
+    return quote_of(line).count(">"), any(map(str.isalnum, line))
 
 
 def paragraph_parts(lines: list[str]) -> Iterator[Part]:
@@ -148,15 +150,15 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
 
 CLOCK = r"(?:(\d{1,3}):)?(\d\d?):(\d\d)[,.](\d{1,3})"
 # SRT and WebVTT
-CUE = re.compile(rf"^[ \t]*{CLOCK}[ \t]*-->[ \t]*{CLOCK}[^\r\n]*(?:\r?\n|\Z)", re.MULTILINE)
+CUE = re.compile(rf"^[ \t]*{CLOCK}[ \t]*-->[ \t]*{CLOCK}[^\r\n]*(?:\r*\n|\Z)", re.MULTILINE)
 # SSA, ASS
 DIALOGUE = re.compile(
     rf"^Dialogue:[^,\r\n]*,\s*{CLOCK}\s*,\s*{CLOCK}\s*,(?:[^,\r\n]*,){{6}}", re.MULTILINE
 )
 # Where the text of a cue ends, by the kind of file; in SRT before the number of the next one.
 CUE_END = {
-    "srt": re.compile(r"^[ \t]*\d+[ \t]*\r?\n\Z", re.MULTILINE),
-    "vtt": re.compile(r"^[ \t]*\r?$", re.MULTILINE),
+    "srt": re.compile(r"^[ \t]*\d+[ \t]*\r*\n\Z", re.MULTILINE),
+    "vtt": re.compile(r"^[ \t]*\r*$", re.MULTILINE),
     "ass": re.compile(r"\r?$", re.MULTILINE),
 }
 # A line of a cue, by the kind of file; in ASS, \N and \n divide lines.

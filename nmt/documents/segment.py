@@ -293,7 +293,9 @@ def check_encoding(stated: str, position: int | None = None, line: int | None = 
     """Raise Malformed where a file states an encoding that is not read as UTF-8."""
     if stated.lower() not in UTF_8:
         raise Malformed(
-            f"it says that its encoding is {stated}; convert it to UTF-8", position, line
+            f"it says that its encoding is {stated}; convert it to UTF-8 and correct what it says",
+            position,
+            line,
         )
 
 

@@ -39,6 +39,7 @@ from nmt.view.progress import Progress
 
 CHUNK_SENTENCES = 400  # that are translated together
 LONGEST = 1000  # characters of a sentence, which is translated at one go
+IN_NAME = re.compile(r"\.[\w/]")  # of a name or a path: java.util.List, ./docs
 CHANGED = "with other numbers, addresses or the like than their sources"
 # It stands behind an unsure word, and counts as one of its letters while tags are put back.
 MARK = chr(FIRST_UNIT + MOST_UNITS)
@@ -227,8 +228,9 @@ def split_sentences(text: str, language: str) -> list[Span]:
     sentences = split(language, text)
     if sum(map(len, sentences)) != len(text):
         sentences = [text]
+    ends = [end for end in accumulate(map(len, sentences)) if not IN_NAME.match(text, end - 1)]
     spans = []
-    for start, end in pairwise([0, *accumulate(map(len, sentences))]):
+    for start, end in pairwise([0, *ends]):
         while end - start > LONGEST:
             space = text.rfind(" ", start + 1, start + LONGEST)
             stop = space if space > 0 else start + LONGEST
