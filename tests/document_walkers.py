@@ -231,16 +231,15 @@ def front_matter(text: str) -> tuple[list[str], str]:
         return [], text
 
 
-def plain_texts(data: bytes) -> list[str]:
-    """All but the signs of a quotation, which stand elsewhere in a paragraph of another width, and
-    the targets of links."""
-    return [re.sub(r"(?m)^[> \t]+|(?<=\]\()[^()\s]{2,}(?=\))", "", data.decode())]
+def plain_text(data: bytes) -> str:
+    """All but the signs of a quotation, which stand elsewhere in a paragraph of another width."""
+    return re.sub(r"(?m)^[ \t]*(?:>+[ \t]+)+", "", data.decode())
 
 
 def mdx_texts(data: bytes) -> list[str]:
     """All but tags, of whose attributes a title and the like are text, and the targets of
     references."""
-    text = re.sub(r"(?m)^\[[^\[\]\n]+\]:[ \t]*\S+", "", data.decode())
+    text = re.sub(r"(?m)^\[[^\[\]\n]+\]:[ \t]*\S+", "", plain_text(data))
     tag = re.compile(r"</?[A-Za-z][^<>]*>")
     shown = re.compile(
         r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')"
@@ -547,9 +546,9 @@ SAME_BYTES = set(
 )
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {}
 for _extensions, _walk in {
-    ".txt": plain_texts,
+    ".txt": lambda data: [re.sub(r"(?<=\]\()[^()\s]{2,}(?=\))", "", plain_text(data))],
     ".mdx": mdx_texts,
-    ".adoc .asciidoc": lambda data: [html.unescape(data.decode().replace("{empty}", ""))],
+    ".adoc .asciidoc": lambda data: [html.unescape(plain_text(data).replace("{empty}", ""))],
     ".md .markdown": markdown_texts,
     ".html .htm .xhtml": html_texts,
     ".srt .vtt .ass .ssa": subtitle_texts,

@@ -31,7 +31,7 @@ BLANK = " \t\r\n\f"
 STAND_INS = "".join(map(chr, range(0xFDD1, 0xFDF0)))
 SEPARATOR = "\n"  # between two texts of one segment, which are different sentences
 LABEL = re.compile(r"\W*[^\W\d_][^:.!?\n]{0,40}:(?![\w/])")
-NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
+NAME = r"_*[A-Za-z]\w*(?:[.-]\w+)*"
 # What a program puts in its place, by its shape: anything between doubled or signed brackets, a
 # name with a sign before it or around it. None looks further than some hundred characters, so that
 # many without an end take no time.
