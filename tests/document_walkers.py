@@ -111,6 +111,8 @@ def check_escaping(path: Path, data: bytes) -> None:
 
 def check_sign(path: Path, data: bytes, sign: str) -> None:
     walk = WALKERS[path.suffix.lower()]
+    if walk is WALKERS[".txt"] and sign == "> ":  # a quotation, whose signs it leaves out
+        return
     document = read_document(path, data)
     translate_document(document, "en", SignTranslator(lambda text: f"{sign}⟦{text}⟧{sign}"))
     shown = "" if sign == "\x07" else sign.strip()
@@ -449,9 +451,10 @@ def book_texts(data: bytes) -> list[str]:
     texts = []
     for _, content in members(data, r".*\.(xhtml|html?)"):
         texts += html_texts(content)
-    for _, content in members(data, r".*\.(ncx|opf)"):
-        found = etree.fromstring(content).iter("{*}text", "{*}title", "{*}description")
-        texts += [element.text or "" for element in found]
+    for _, content in members(data, r"(?!__MACOSX/).*\.(ncx|opf)"):
+        for element in etree.fromstring(content).iter(etree.Element):
+            if name_of(element).lower() in ("text", "title", "description", "subject"):
+                texts.append(element.text or "")
     return texts
 
 

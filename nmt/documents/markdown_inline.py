@@ -55,8 +55,9 @@ INLINE_PATTERN = (
     r"|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
     r"|(?P<ticks>`+)"
     r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$"
-    # spaces stand beside $ where a command of LaTeX is between
-    r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?:(?=\S)[^$\n]+?(?<=\S)|[^$\n]*\\[a-z][^$\n]*)\$(?!\d)"
+    r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
+    # spaces may stand beside $ where a command of LaTeX is between
+    r"|\$[^$\n]{0,200}\\[a-z][^$\n]{0,200}\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
     # here __so__ is emphasis, [v2](so) a link, and * behind an address ends emphasis
     rf"|(?:{PATTERNS['link']})(?<![*~])"
