@@ -309,7 +309,7 @@ def test_full_lines_of_a_quotation_are_a_paragraph(quote):
 
 
 def test_a_line_below_a_heading_is_no_text():
-    lines = ["Das ist eine Überschrift, die lang ist", "=" * 38, "Das ist ein Text."]
+    lines = ["Das ist eine Überschrift, die sehr lang ist", "=" * 43, "Das ist ein Text."]
     assert sentences_of(".txt", "\n".join(lines)) == lines[::2]
 
 
@@ -1129,9 +1129,8 @@ def test_events_of_subtitles_that_are_not_in_order_are_not_joined():
 )
 def test_no_line_begins_with_a_sign_that_would_be_escaped(extension, piece):
     """Such as a minus, which begins a list."""
-    words = f"eine lange Zeile mit vielen Wörtern und {piece} und noch viele Wörter mehr hier"
-    lines = textwrap.wrap(words.replace(piece, piece.replace(" ", "\ue000")), 50)
-    text = "\n".join(lines).replace("\ue000", " ") + "\n"
+    words = f"eine Zeile {piece} mit vielen langen Wörtern und noch mehr Wörtern, die da sind"
+    text = "\n".join(textwrap.wrap(words, 50)) + "\n"
     for count in range(1, 30):
         found = translated(extension, text, lambda sentence, n=count: "x " * n + sentence)
         assert "\\" not in found and "{empty}" not in found
