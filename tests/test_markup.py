@@ -137,6 +137,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".md", "«Das ist» <p>«ein *Rad*»<div>«so da»</div>\n"),
         (".md", "**«Das ist» (*«so»* «da»).**\n"),
         (".md", "_«Das ist so» :_ «da»\n"),
+        (".md", "«Das ist» \\_\\_«so»\\_\\_ «a_b»\n"),
         (".md", '«Ein Rad»\n{{< so a="da" >}}\n«Es ist da»\n{{% /so %}}\n{% so %}\n«Ja»\n'),
         (".md", "«Das» $ \\varphi = so $ «ist»\n"),
         # tables of pandoc, comments of MyST, and a title of pandoc

@@ -86,7 +86,7 @@ BLOCK_SIGN = (
 )
 LINE_START = re.compile(rf"(?m)^([ \t]*)(?:{ITEM_NUMBER}|{BLOCK_SIGN})")
 LITERAL = re.compile(
-    r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|==|~~"
+    r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|==|~~"
     r"|(?P<bracket>[\[\]])|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
 ENTITIES = {"&": "&amp;", "<": "&lt;"}  # all other signs get a backslash
