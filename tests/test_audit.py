@@ -282,12 +282,13 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd):
 def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch):
     """Nor have other line ends; of each fault the first places are shown."""
     given = pairs(1200)[:300]
-    given[255] = given[77]
+    given[260] = given[77]
     blank = range(56, 300, 40)
     for line in blank:
         given[line - 1] = ("", "x")
     answer, found, folder = audit(given, "data.audit_examples=3")
-    assert found["one side blank"] == {*blank} and 256 in found["duplicate"]
+    assert found["one side blank"] == {*blank} and 261 in found["duplicate"]
+    assert found["duplicate"].isdisjoint(blank)  # though all of these are equal
     report = (folder / "report.json").read_bytes()
     fault = json.loads(report)["sets"][0]["faults"]["one side blank"]
     assert fault["pairs"] == len(blank)

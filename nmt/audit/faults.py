@@ -124,7 +124,7 @@ class AuditedChunk(NamedTuple):
 
     faults: dict[str, list[tuple[int, int]]]  # by kind: numbers of pairs in the set's origin, sides
     misaligned: list[MisalignedBlock]
-    exact: np.ndarray  # hash of each pair, to the letter
+    exact: np.ndarray  # hash of each pair, to the letter; 0 where a side is blank
     near: np.ndarray  # likewise without case, punctuation and order; 0 where a side has no word
     sequences: Sides  # of the words of both sides
     texts: dict[int, Pair]  # of the first pairs of each fault, by their numbers
@@ -146,6 +146,7 @@ def inspect_chunk(
     hashes = sequences(source.words), sequences(target.words)
     has_words = (source.words.count > 0) & (target.words.count > 0)
     near = pair_hashes(bags(source.words), bags(target.words))
+    is_blank = source.blank | target.blank
 
     # Faults of pairs: for each kind whether each pair has it
     has_letters = source.small + source.capitals > 0
@@ -180,7 +181,7 @@ def inspect_chunk(
     return AuditedChunk(
         places,
         [block.moved(chunk.first - 1) for block in misaligned],
-        pair_hashes(source.hashes, target.hashes),
+        np.where(is_blank, np.uint64(0), pair_hashes(source.hashes, target.hashes)),
         np.where(has_words, near, np.uint64(0)),
         hashes,
         texts,

@@ -361,8 +361,10 @@ def readable(text: str) -> str:
 def find_repeated(exact: np.ndarray, near: np.ndarray) -> dict[str, np.ndarray]:
     """The numbers, from 1, of pairs that repeat an earlier one, and of the earlier one [2 found].
 
-    Equal pairs have equal near hashes; a near hash of 0 is none.
+    Equal pairs have equal near hashes; a hash of 0 is none. Pairs with a blank side repeat nothing:
+    they have a fault of their own.
     """
+    is_blank = exact == 0
     numbers = np.arange(1, len(exact) + 1)
 
     def firsts(hashes: np.ndarray) -> np.ndarray:
@@ -374,6 +376,6 @@ def find_repeated(exact: np.ndarray, near: np.ndarray) -> dict[str, np.ndarray]:
     alike = firsts(np.where(near == 0, exact, near))
     is_new = to_the_letter == numbers
     return {
-        "duplicate": np.stack([numbers, to_the_letter])[:, ~is_new],
-        "near duplicate": np.stack([numbers, alike])[:, is_new & (alike != numbers)],
+        "duplicate": np.stack([numbers, to_the_letter])[:, ~is_new & ~is_blank],
+        "near duplicate": np.stack([numbers, alike])[:, is_new & ~is_blank & (alike != numbers)],
     }
