@@ -105,6 +105,8 @@ def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit
         answer.code == 0
         and (f"{LINES - 4} pairs pass: nmt train passed.de passed.en") in answer.err
     )
+    said = answer.err.partition("These faults reject no pair: ")[2].partition(".\n")[0]
+    assert set(said.split(", ")) == {"invisible characters", "looks tokenized", "unusual spaces"}
     kept = [pair for number, pair in enumerate(faulty) if number not in (9, 19, 29, 39)]
     for side, language in enumerate(("de", "en")):
         written = Path(f"passed.{language}").read_text(encoding="utf-8").split("\n")[:-1]

@@ -3,6 +3,7 @@
 import argparse
 import logging
 from collections import Counter
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
             for row in report.rows():
                 print("\t".join(visible(str(cell)) for cell in row))
         if options.clean:
-            clean(config, folder, options.clean)
+            clean(config, folder, options.clean, reports[0].faults.keys())
         log.info(
             "Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html"
         )
@@ -81,8 +82,11 @@ def check_clean(config: Config, prefix: str) -> None:
             check_not_input(str(path), str(read), "--clean")
 
 
-def clean(config: Config, folder: Path, prefix: str) -> None:
-    """Write the pairs that pass, and say how many do not and why; raises UserError."""
+def clean(config: Config, folder: Path, prefix: str, faults: Collection[str]) -> None:
+    """Write the pairs that pass, and say how many do not and why; raises UserError.
+
+    faults: the kinds that training pairs have.
+    """
     source, target, others = clean_files(config.data, prefix)
     for path in (source, target, others):
         warn_of_replacing(path)
@@ -100,10 +104,7 @@ def clean(config: Config, folder: Path, prefix: str) -> None:
             "mend it as a whole and audit it again.",
             rejected.most_common(1)[0][0],
         )
-    harmless = ", ".join(sorted(SPELLING))
-    log.info(
-        "The %s others are in %s. These faults reject no pair: %s.",
-        f"{rejected.total():,}",
-        others,
-        harmless,
-    )
+    log.info("The %s others are in %s.", f"{rejected.total():,}", others)
+    harmless = sorted(SPELLING.intersection(faults))
+    if harmless:
+        log.info("These faults reject no pair: %s.", ", ".join(harmless))
