@@ -138,7 +138,8 @@ def markdown_page(data: bytes) -> str:
 
 
 def squeezed(texts: Sequence[str]) -> str:
-    return re.sub(r"\s+", "", "".join(texts))
+    """Without spaces and control characters, which no translation has."""
+    return re.sub(r"[\s\x00-\x1f\x7f]+", "", "".join(texts))
 
 
 def accounted(document: Document) -> Counter[str]:
@@ -189,7 +190,8 @@ class Texts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in reversed(attrs)}
         shown = (
-            "alt title placeholder label summary abbr aria-label aria-description aria-placeholder"
+            "alt title placeholder label summary abbr aria-label aria-description aria-placeholder "
+            "aria-roledescription aria-valuetext"
         ).split()
         if tag == "input" and values.get("type", "").lower() in ("submit", "button", "reset"):
             shown.append("value")

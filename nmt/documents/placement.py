@@ -43,7 +43,7 @@ OPENING = re.compile(r"$|[\s(\[{«“„‘\"'¿¡-]")
 END_MARKS = tuple(".!?…。！？")
 # What a sentence has not: line ends, control characters, no characters. A model that spells words
 # by their bytes may write them, and so may a translation memory.
-NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+NO_TEXT = re.compile(r"[\x00-\x1f\x7f\x85\ufdd0-\ufdef\ufffe\uffff]")
 Region = tuple[int, int]  # words [first, last)
 
 
