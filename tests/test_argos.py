@@ -133,7 +133,7 @@ def test_the_command_prints_the_package(trained, tmp_path, capfd, monkeypatch):
         patch.setattr(
             Translator,
             "search",
-            lambda self, rows, **_: [[Hypothesis(list(ids), 0.0)] for ids in rows],
+            lambda self, queries: [[Hypothesis(list(query.source), 0.0)] for query in queries],
         )
         assert "16 of 16 lines keep" in run_command(capfd, *words, str(tmp_path / "copied")).err
 

@@ -16,9 +16,11 @@ from corpora import Answer, Trained, run_command
 from test_forced_decoding import some_pairs, translator_of
 
 import nmt
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import BOS
 from nmt.decode import pair_scores
 from nmt.decode.pair_scores import PairScore, log_probabilities
+from nmt.decode.translator import Query
 from nmt.errors import UserError
 
 SOURCES = ["Ein Hund läuft.", "Drei rote Fahrräder im Park.", "Ja!", "Um 8:15 kommt Anna heim."]
@@ -52,7 +54,8 @@ def test_the_hypotheses_of_a_search_have_its_scores(name, small_model):
     sources = [source for source, _ in some_pairs(12)]
     pairs = []
     searched = []
-    for source, hypotheses in zip(sources, translator.search(sources), strict=True):
+    queries = [Query(Encoded(source)) for source in sources]
+    for source, hypotheses in zip(sources, translator.search(queries), strict=True):
         for hypothesis in hypotheses:
             pairs.append((source, hypothesis.ids))
             searched.append(hypothesis.log_probabilities)
