@@ -1,5 +1,6 @@
 """Qt Linguist (.ts): messages without a finished translation get one; every other byte stays."""
 
+import codecs
 import re
 from dataclasses import dataclass, field
 
@@ -99,6 +100,8 @@ def element_end(file: XmlFile, element: Element) -> int:
 
 
 def read_ts(data: bytes, retranslate: bool) -> Document:
+    if not data.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<"):
+        raise Malformed("of .ts files, only those of Qt Linguist can be read, which are XML")
     file = parse(data)
     root = file.elements[0].name
     if root != "TS":
