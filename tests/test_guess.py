@@ -3,11 +3,15 @@ for."""
 
 import csv
 import json
+import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
 from corpora import files_config, pairs, run_command, write_pairs
+from pyarrow import parquet
 
 from nmt.corpus.guess import as_words, with_file
 from nmt.corpus.packed import PackedFile
@@ -39,6 +43,13 @@ def objects(of_pair) -> str:
     return "".join(json.dumps(of_pair(*pair)) + "\n" for pair in PAIRS)
 
 
+def archive(path: Path, files: dict[str, Any]) -> None:
+    with zipfile.ZipFile(path, "w") as opened:
+        for name, lines in files.items():
+            opened.writestr(name, lines if isinstance(lines, str) else "\n".join(lines))
+
+
+DE, EN = zip(*PAIRS, strict=True)
 FILES = {
     "a.tmx": lambda path: path.write_text(tmx(("de-AT", "en-GB"))),
     "b.tsv": lambda path: table(path, []),
@@ -48,6 +59,11 @@ FILES = {
     "f.jsonl": lambda path: path.write_text(
         objects(lambda de, en: {"translation": {"de": de, "en": en}})
     ),
+    "g.parquet": lambda path: parquet.write_table(
+        pyarrow.table({"id": range(len(PAIRS)), "de": DE, "en": EN}), path
+    ),
+    "h.zip": lambda path: archive(path, {"README": "de and en", "x.de": DE, "x.en": EN}),
+    "i.zip": lambda path: archive(path, {"about.txt": "", "x.tmx": tmx(("de", "en"))}),
 }
 
 

@@ -8,9 +8,10 @@ is read (nmt/corpus/tables.py).
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from nmt.config.compose import NOT_QUOTED, quoted_name
 from nmt.config.validation import is_text_encoding
@@ -23,9 +24,9 @@ from nmt.corpus.languages import (
     is_also_word,
     language_of_column,
 )
-from nmt.corpus.packed import PackedFile
+from nmt.corpus.packed import PackedFile, member_names
 from nmt.corpus.parallel_text import read_lines
-from nmt.corpus.sources import ENDINGS, two_sides
+from nmt.corpus.sources import ENDINGS, READERS, two_sides
 from nmt.corpus.spreadsheets import workbook_rows
 from nmt.corpus.tables import (
     SAMPLE,
@@ -33,6 +34,7 @@ from nmt.corpus.tables import (
     columns_of_text,
     flat,
     json_rows,
+    parquet_rows,
     source_and_target,
     text_rows,
 )
@@ -194,7 +196,11 @@ def guess_file(file: PackedFile) -> Languages:
         case ".tmx" | ".xlf" | ".xliff":
             return guess_memory(file)
         case ".json" | ".jsonl":
-            return guess_objects(file)
+            return guess_objects(file, json_rows(file))
+        case ".parquet":
+            return guess_objects(file, parquet_rows(file))
+        case ".zip":
+            return guess_archive(file.path)
         case ".tsv" | ".csv":
             rows = text_rows(file)
         case ".xlsx" | ".ods":
@@ -220,11 +226,22 @@ def guess_memory(file: PackedFile) -> Languages:
     return (languages[0], languages[1]) if len(languages) == 2 else UNTOLD
 
 
-def guess_objects(file: PackedFile) -> Languages:
-    """By the names of the fields of its objects, else by their text."""
+def guess_archive(path: Path) -> Languages:
+    """By the endings of two files in it, else as its only file of pairs. Raises UserError."""
+    members = [PackedFile(path, name) for name in member_names(path)]
+    endings = [PurePosixPath(member.member).suffix[1:] for member in members]
+    codes = [ending for ending in endings if base_code(ending) in LANGUAGES]
+    if len(codes) == 2:
+        return codes[0], codes[1]
+    tables = [member for member in members if member.ending in READERS]
+    return guess_file(with_encoding(tables[0], "auto")) if len(tables) == 1 else UNTOLD
+
+
+def guess_objects(file: PackedFile, rows: Iterator[dict[str, Any]]) -> Languages:
+    """By the names of the fields of its rows, else by their text."""
     names: list[str] = []
     cells = []
-    for row in map(flat, islice(json_rows(file), SAMPLE)):
+    for row in map(flat, islice(rows, SAMPLE)):
         names = names or list(row)
         cells.append([str(row.get(name) or "") for name in names])
     return guess_table(file, [name.rpartition(".")[2] for name in names], cells)

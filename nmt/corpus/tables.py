@@ -15,7 +15,7 @@ import json
 import logging
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice, takewhile
 from statistics import median
@@ -587,15 +587,25 @@ def json_rows(file: PackedFile) -> Iterator[dict[str, Any]]:
 
 
 def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a Parquet file, read in small parts. Raises UserError."""
+    """The pairs of a Parquet file. Raises UserError."""
     columns = Columns(data)
+    rows = parquet_rows(file, lambda names: columns.find(names, str(file)))
+    yield from select_fields(rows, columns, skipped, str(file))
+
+
+def parquet_rows(
+    file: PackedFile, choose: Callable[[list[str]], Sequence[str]] = list
+) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file with the columns that `choose` takes, read in small parts.
+
+    Raises UserError.
+    """
     try:
         with parquet.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as table:
-            chosen = columns.find(
-                table.schema_arrow.empty_table().flatten().column_names, str(file)
-            )
-            for batch in table.iter_batches(ROWS, columns=list(chosen), use_threads=False):
-                yield from select_fields(batch.to_pylist(), columns, skipped, str(file))
+            names = table.schema_arrow.empty_table().flatten().column_names
+            chosen = list(choose(names))
+            for batch in table.iter_batches(ROWS, columns=chosen, use_threads=False):
+                yield from batch.to_pylist()
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read as Parquet: {printable(error, 200)}") from None
 
