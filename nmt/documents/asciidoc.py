@@ -462,9 +462,9 @@ def table_of(line: str, style: str) -> Table:
 
 def cell_texts(text: str, start: int, end: int, escapes: Escapes) -> Iterator[Piece]:
     """The paragraphs of a cell, which are texts of their own, or its blocks."""
-    if BLOCK_IN_CELL.search(text, start, end):
-        start += len(text[start:end]) - len(text[start:end].lstrip(" \t"))
-        yield from pieces(text, start, end, escapes)
+    cell = text[start:end].lstrip(" \t")
+    if BLOCK_IN_CELL.search(cell):
+        yield from pieces(text, end - len(cell), end, escapes)
         return
     for match in PARAGRAPH.finditer(text, start, end):
         yield read_text(text, match.start(), match.start() + len(match[0].rstrip()), escapes)
