@@ -193,7 +193,6 @@ TIMES = "00:01.000 --> 00:02.000\n"
         ),
         (".adoc", "indexterm:[«Ding»,«Rad»] «ja» («so (ja))».\n\n(((«Rad»)))\n"),
         (".adoc", "== «das Rad» ==\n\n..«so»\n----\nja\n----\n\n> «ein Rad»\n"),
-        (".adoc", "|===\n|«ja» a| * «ein Rad»\n|===\n"),
         (".adoc", "|===\na|«eins»:\n\n* «ein» \\| «Rad»\n\n----\nso\n----\n|«ja»\n|===\n"),
         (".adoc", '«das» _[«A#so, B#da»]_ «ist» (`"a": so` -> `"b"`) «und» `so\nda`.\n'),
         (".adoc", "{url}/so/da «und» link:pass:[https://x y][«hier»] +++<u>so</u>+++ «da»\n"),
@@ -370,6 +369,7 @@ def test_what_other_elements_have_is_read_as_html(tag):
     ("table", "cells"),
     [
         ("|===\n|ein !Rad ja | so !da\n|===\n", ["ein !Rad ja", "so !da"]),
+        ("|===\n|ja a| * ein Rad\n|===\n", ["ja", "ein Rad"]),
         (
             "|===\n|eins a| !===\n! zwei 2+! so\n!===\n|ja !so\n|===\n",
             ["eins", "zwei", "so", "ja !so"],
