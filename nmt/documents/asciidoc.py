@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt.documents.emphasis import asciidoc_emphasis
-from nmt.documents.markdown_inline import InlineReader
+from nmt.documents.markdown_inline import InlineReader, markup_pattern
 from nmt.documents.plain_text import newline_of
 from nmt.documents.segment import (
     AS_CODE,
@@ -84,26 +84,41 @@ LINE_PREFIX = r"[ \t]*(?:>[ \t]+)?"  # of a further line, as in a quotation of M
 # An address may have an attribute or a passthrough in it
 ADDRESS = r"(?:pass:\w*\[[^\[\]\n]{0,500}\]|[^\s\[\]]){0,500}"
 
+# The markup of a sentence, by what it becomes. Of the patterns that match, the first one counts.
+MARKUP = {
+    "index": (  # (((terms))), which are not shown, and ((a term)) of the text
+        r"(?:\(\(\(|indexterm:\[)(?P<terms>[^()\[\]=\n]+)(?:\)\)\)|\])",
+        r"\(\((?!\()[^()\n]+\)\)(?!\))",
+    ),
+    "note": (r"footnote:[\w-]*\[", r"footnoteref:\[[\w-]+,"),
+    "open": (  # links with a text, and quotation marks
+        rf"(?:https?://|(?:link|xref|mailto|image|indexterm2)::?){ADDRESS}\[",
+        r"\{[\w-]+\}[^\s\[\]{}]{0,500}\[(?![.#%])",  # an address that begins with an attribute
+        r"<<[^<>,\n]+,(?=[^<>\n]*>>)",
+        r"(?<!\w)[\"']`(?=\S)",
+    ),
+    "close": (rf"{NAMED}{{0,9}}\^?\]", ">>", r"(?<=\S)`[\"'](?!\w)"),
+    "break": (rf"[ \t]\+\n{LINE_PREFIX}",),
+    "soft": (rf"[ \t]*\n{LINE_PREFIX}",),
+    "unit": (
+        r"\\(?=[^\w\s]|\w+:)",  # an escape
+        r"&(?:#x?)?\w+;",
+        rf"(?:{ROLE})?(?:``[^`]+``|`[^`\n]+`|(?<!\w)`(?=\S)[^`]+(?<=\S)`(?!\w))",
+        r"<<[^<>\n]+>>",  # references without a text, anchors
+        r"\[\[[^\[\]\n]+\]\]",
+        r"\+{3}(?:(?!\+{3})[^\n])+\+{3}",  # a passthrough
+        r"\{[\w-]+\}/(?:[\w./?&=%~+-]*\w)?",  # a path that begins with an attribute
+        r"(?<!\w)\w+::?[^\s\[\]]{0,500}\[[^\[\]\n]{0,1000}\]",  # a macro
+        rf"(?!__)(?:{PLACEHOLDER})",
+    ),
+    "run": (rf"(?:{ROLE}(?=[*_#]+[^\s.,;:!?)\]]))?(?:\*+|_+|#+)",),
+}
+
 
 class AsciiDocReader(InlineReader):
     """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
 
-    PATTERN = re.compile(
-        r"(?P<index>(?:\(\(\(|indexterm:\[)(?P<terms>[^()\[\]=\n]+)(?:\)\)\)|\])"
-        r"|\(\((?!\()[^()\n]+\)\)(?!\)))"
-        r"|(?P<note>footnote:[\w-]*\[|footnoteref:\[[\w-]+,)"
-        rf"|(?P<open>(?:https?://|(?:link|xref|mailto|image|indexterm2)::?){ADDRESS}\["
-        r"|\{[\w-]+\}[^\s\[\]{}]{0,500}\[(?![.#%])"  # an address that begins with an attribute
-        r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|(?<!\w)[\"']`(?=\S))"
-        rf"|(?P<close>{NAMED}{{0,9}}\^?\]|>>|(?<=\S)`[\"'](?!\w))"
-        rf"|(?P<break>[ \t]\+\n{LINE_PREFIX})|(?P<soft>[ \t]*\n{LINE_PREFIX})"
-        r"|(?P<unit>\\(?=[^\w\s]|\w+:)|&(?:#x?)?\w+;"
-        rf"|(?:{ROLE})?(?:``[^`]+``|`[^`\n]+`|(?<!\w)`(?=\S)[^`]+(?<=\S)`(?!\w))"
-        r"|<<[^<>\n]+>>|\[\[[^\[\]\n]+\]\]|\+{3}(?:(?!\+{3})[^\n])+\+{3}"
-        r"|\{[\w-]+\}/(?:[\w./?&=%~+-]*\w)?"
-        rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|(?!__)(?:{PLACEHOLDER}))"
-        rf"|(?P<run>(?:{ROLE}(?=[*_#]+[^\s.,;:!?)\]]))?(?:\*+|_+|#+))"
-    )
+    PATTERN = markup_pattern(MARKUP)
     NOT_IN_WORDS = ("*", "_", "#")
     # No line ends before what would begin a block, nor with a plus, which would break it
     UNBROKEN = re.compile(rf" {BLOCK_SIGN}|(?<=\s)\+ +| (?=\+\n)")

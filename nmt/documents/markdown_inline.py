@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 from nmt.corpus.words import has_letters
@@ -48,24 +48,36 @@ DESTINATION = (
 TARGET = re.compile(
     rf"(?:(?P<inline>{DESTINATION})|\[(?P<label>[^\[\]]*)\])(?:\{{[^{{}}\n]{{1,200}}\}})?"
 )
-INLINE_PATTERN = (
-    r"(?P<escape>\\[!-#%-/:-@\[-`{-~])"
-    r"|(?P<break>(?: {2,}|\\)\n[ \t]*|[ \t]*\n\|[ \t]+)|(?P<soft>[ \t]*\n[ \t]*)"
-    r"|(?P<role>\{[\w:+.-]{1,40}\}(?=`))"
-    r"|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
-    r"|(?P<ticks>`+)"
-    r"|(?P<unit>\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}|\\\$"
-    r"|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
+# The markup of a sentence, by what it becomes. Of the patterns that match, the first one counts.
+UNIT_PATTERNS = (
+    r"\\[A-Za-z]+(?:\[[^\[\]\n]{0,200}\])?\{[^{}\s]{0,200}\}",  # a command of LaTeX
+    r"\\\$",
+    # formulas
+    r"\$\$(?:(?!\$\$).){1,2000}\$\$",
+    r"\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)",
     # spaces may stand beside $ where a command of LaTeX is between
-    r"|\$[^$\n]{0,200}\\[a-z][^$\n]{0,200}\$(?!\d)"
-    r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
+    r"\$[^$\n]{0,200}\\[a-z][^$\n]{0,200}\$(?!\d)",
+    # addresses in angle brackets, and others
+    r"<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>",
+    r"<[^\s<>@]+@[^\s<>]+>",
     # here __so__ is emphasis, [v2](so) a link, and * behind an address ends emphasis
-    rf"|(?:{PATTERNS['link']})(?<![*~])"
-    rf"|EXPRESSION(?!__|\[[^\[\]\n]*\][(\[])(?:{PLACEHOLDER})|{FORMULA})"
-    r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
+    rf"(?:{PATTERNS['link']})(?<![*~])",
+    rf"(?!__|\[[^\[\]\n]*\][(\[])(?:{PLACEHOLDER})",
+    FORMULA,
 )
-INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", ""), re.DOTALL)
-MDX_INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", f"{BRACES}|"), re.DOTALL)
+MARKUP = {
+    "escape": (r"\\[!-#%-/:-@\[-`{-~]",),
+    "break": (r"(?: {2,}|\\)\n[ \t]*", r"[ \t]*\n\|[ \t]+"),
+    "soft": (r"[ \t]*\n[ \t]*",),
+    "role": (r"\{[\w:+.-]{1,40}\}(?=`)",),  # {ref}`text` of MyST
+    "wiki": (r"!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\]",),
+    "ticks": ("`+",),
+    "unit": UNIT_PATTERNS,
+    "point": (r"\[\^[^\]\s]+\]:?",),  # the mark of a footnote
+    "link": (r"!?\[",),
+    "run": (r"\*+", "_+", "~~", "=="),  # of emphasis
+    "tag": ("<",),
+}
 ROLE_TEXT = re.compile(r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))")
 CODE_SPAN = r"(?<!`)(?P<ticks>`{1,3})(?!`)[^`\n]+(?<!`)(?P=ticks)(?!`)"
 NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
@@ -91,6 +103,12 @@ LITERAL = re.compile(
 )
 ENTITIES = {"&": "&amp;", "<": "&lt;"}  # all other signs get a backslash
 DEEPEST = 20  # images inside each other, and emphasis that is looked at
+
+
+def markup_pattern(markup: Mapping[str, Sequence[str]]) -> re.Pattern[str]:
+    """A pattern with a group for each kind of markup."""
+    kinds = [f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in markup.items()]
+    return re.compile("|".join(kinds), re.DOTALL)
 
 
 class InlineEnds:
@@ -151,7 +169,7 @@ class InlineEnds:
 class InlineReader:
     """Reads one block of inline Markdown into a SegmentBuilder."""
 
-    PATTERN = INLINE
+    PATTERN = markup_pattern(MARKUP)
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
     # Templates, code, formulas, addresses of links, tags: no line ends inside of them, nor before
     # what would begin a block
@@ -489,7 +507,7 @@ class InlineReader:
 class MdxReader(InlineReader):
     """Inline MDX: expressions in braces stay, and < and { are always escaped."""
 
-    PATTERN = MDX_INLINE
+    PATTERN = markup_pattern({**MARKUP, "unit": (BRACES, *UNIT_PATTERNS)})
     UNBROKEN = re.compile(rf"{BRACES}|{InlineReader.UNBROKEN.pattern}")
 
     def escape(self, text: str) -> str:
