@@ -81,6 +81,16 @@ def check_positive(**values: int | None) -> None:
             raise UserError(f"{name}={value} is invalid; it must be greater than 0.")
 
 
-def install_extra(name: str) -> str:
-    """What installs the packages of an extra of pyproject.toml."""
-    return f"`pip install -e '.[{name}]'` in the checkout"
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Around the import of a package of an extra of pyproject.toml.
+
+    Raises UserError with what installs it where it is missing.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(
+            f"A package that is needed here cannot be imported ({error}); `pip install -e "
+            f"'.[{name}]'` in the checkout installs it."
+        ) from None

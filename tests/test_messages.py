@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from nmt.documents.android import android_escaped, android_plain
 from nmt.documents.formats import read_document
+from nmt.documents.gettext import open_po, texts_of
 from nmt.documents.placement import NO_TEXT
-from nmt.documents.stores import open_po, texts_of
 from nmt.documents.translation import translate_document
 from nmt.errors import UserError
 

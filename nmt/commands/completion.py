@@ -5,7 +5,7 @@ import argparse
 
 from nmt.commands.options import COMPOSED_COMMANDS, make_parser
 from nmt.config.keys import GROUPS, choices_of, known_keys
-from nmt.errors import UserError, install_extra
+from nmt.errors import needs_extra
 
 # by what help calls the value
 FILES = {"FILE": "file", "FOLDER": "directory", "DIR": "directory", "PREFIX": "file"}
@@ -13,10 +13,8 @@ FILES = {"FILE": "file", "FOLDER": "directory", "DIR": "directory", "PREFIX": "f
 
 def run(options: argparse.Namespace) -> int:
     """Print the script for the shell; raises UserError where shtab is missing."""
-    try:
+    with needs_extra("completion"):
         import shtab
-    except ImportError:
-        raise UserError(f"Completion is written by shtab: {install_extra('completion')}.") from None
     parser = make_parser()
     (commands,) = (
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)

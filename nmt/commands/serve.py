@@ -24,7 +24,7 @@ from nmt.commands.serving import signal_handlers
 from nmt.config.schema import DataConfig
 from nmt.corpus.language_pairs import language_pairs
 from nmt.documents.memory import TranslationMemory
-from nmt.errors import UserError, install_extra
+from nmt.errors import UserError, needs_extra
 from nmt.runs.folders import find_checkpoint, find_checkpoints
 from nmt.runs.run import Run
 from nmt.runs.versions import version_of
@@ -46,7 +46,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def serve(options: argparse.Namespace, hang_ups: list[int]) -> int:
     """Load the models, and answer requests; after one of `hang_ups`, all is loaded again."""
-    try:
+    with needs_extra("serve"):
         import uvicorn
 
         from nmt.serve.access_log import use_format
@@ -55,8 +55,6 @@ def serve(options: argparse.Namespace, hang_ups: list[int]) -> int:
         from nmt.serve.limits import Limits
         from nmt.serve.models import Models
         from nmt.serve.service import Service
-    except ImportError as error:
-        raise UserError(f"nmt serve cannot run here ({error}): {install_extra('serve')}.") from None
     keys = Path(options.keys) if options.keys else None
     if options.new_key is not None:
         if keys is None:

@@ -36,7 +36,7 @@ from nmt.attention.self_attention import DeltaSelfAttention, FastWeightSelfAtten
 from nmt.convert.export import Export
 from nmt.convert.formats import FORMATS
 from nmt.data.tokenizer import BOS, EOS, PAD
-from nmt.errors import UserError, install_extra
+from nmt.errors import needs_extra
 from nmt.evaluate.extraction import default_extractor
 from nmt.models.base import EncoderDecoder, Memory
 from nmt.models.cells import StackedRNNCell
@@ -328,12 +328,8 @@ def to_onnx(
 def require_packages(*packages: str) -> None:
     """Raise UserError unless these packages are there, by default all that ONNX needs."""
     for package in packages or PACKAGES:
-        try:
+        with needs_extra(FORMATS["onnx"].extras):
             importlib.import_module(package)
-        except ImportError:
-            raise UserError(
-                f"This export needs the package {package}: {install_extra(FORMATS['onnx'].extras)}."
-            ) from None
 
 
 class OnnxExport(Export):

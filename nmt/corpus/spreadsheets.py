@@ -25,7 +25,7 @@ from nmt.corpus.tables import (
     warn_once,
 )
 from nmt.corpus.words import has_letters
-from nmt.errors import UserError, install_extra, printable
+from nmt.errors import UserError, needs_extra, printable
 
 Row = list[str]
 ODF_PARTS = {"mimetype", "META-INF/manifest.xml", "content.xml"}  # that have the cells
@@ -102,10 +102,8 @@ def workbook_rows(file: PackedFile) -> Iterator[Row]:
 
 def open_workbook(file: PackedFile) -> list[Sheet]:
     """The sheets of a workbook, in their order; raises UserError."""
-    try:
+    with needs_extra("documents"):
         from python_calamine import CalamineError, CalamineWorkbook, PasswordError
-    except ImportError:
-        raise UserError(f"{file} is read by calamine: {install_extra('documents')}.") from None
     protected = UserError(
         f"{file} is protected by a password, or of an Excel before 2007; save it as .xlsx "
         "without a password."

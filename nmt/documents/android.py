@@ -6,6 +6,7 @@ from functools import partial
 
 from nmt.corpus.words import has_letters
 from nmt.documents.html import LONGEST_BLOCK
+from nmt.documents.messages import ESCAPE, message_parts, unescaped
 from nmt.documents.segment import (
     BLANK,
     MARKED,
@@ -18,7 +19,6 @@ from nmt.documents.segment import (
     SegmentBuilder,
     closing,
 )
-from nmt.documents.stores import ESCAPE, message_parts, unescaped
 from nmt.documents.xml_content import (
     Element,
     Replace,

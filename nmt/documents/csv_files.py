@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nmt.corpus.languages import base_code
 from nmt.corpus.words import has_letters
+from nmt.documents.messages import message_parts
 from nmt.documents.segment import (
     TRANSLATED,
     Document,
@@ -17,7 +18,6 @@ from nmt.documents.segment import (
     TextFile,
     check_text,
 )
-from nmt.documents.stores import message_parts
 
 Languages = tuple[str, str]  # the codes of the source language and of the target language
 SEPARATORS = "\t;|,"  # the first of those that are equally likely; commas are in texts too

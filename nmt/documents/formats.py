@@ -12,6 +12,7 @@ from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.csv_files import Languages, count_table, read_table
 from nmt.documents.epub import count_epub, read_epub
+from nmt.documents.gettext import count_po, read_po
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import read_markdown
@@ -23,7 +24,6 @@ from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.qt_linguist import read_ts
 from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Malformed, Part, TextFile, check_text
-from nmt.documents.stores import count_po, read_po
 from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xliff import count_xliff, read_xliff
 from nmt.documents.xml_content import count_content

@@ -9,9 +9,9 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
+from nmt.documents.messages import message_parts, said_about
 from nmt.documents.properties import has_doubled
 from nmt.documents.segment import COMMENTS, Document, Malformed, TextFile
-from nmt.documents.stores import message_parts, said_about
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
 ESCAPE = re.compile(r"\\u(?!00[01])[0-9a-fA-F]{4}")  # of a character that needs none

@@ -13,7 +13,7 @@ from typing import Any
 
 from nmt.documents.html import CODE, LINES, RAW_TEXT
 from nmt.documents.segment import TEMPLATE
-from nmt.errors import UserError, install_extra
+from nmt.errors import needs_extra
 
 FRONT_MATTER = re.compile(
     r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)"
@@ -363,12 +363,8 @@ def read_markdown_in_html(state: Any, first: int, last: int, silent: bool) -> bo
 
 def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[Any]:
     """The tokens of markdown-it, inline ones as they are; raises UserError where it is missing."""
-    try:
+    with needs_extra("documents"):
         from markdown_it import MarkdownIt
-    except ImportError:
-        raise UserError(
-            f"Markdown is read by markdown-it-py: {install_extra('documents')}."
-        ) from None
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
     rules = {
         "indented": read_indented,

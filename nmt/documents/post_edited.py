@@ -18,9 +18,9 @@ from nmt.corpus.sources import ENDINGS, complete_pairs, reviewed_pairs, two_side
 from nmt.corpus.tables import Skipped
 from nmt.corpus.translation_memory import NOT_REVIEWED
 from nmt.documents.formats import EXTENSIONS, open_document
+from nmt.documents.gettext import is_message, language_of, open_po, texts_of
 from nmt.documents.memory import plain
 from nmt.documents.segment import Malformed, segments
-from nmt.documents.stores import is_message, language_of, open_po, texts_of
 from nmt.errors import UserError, printable
 
 

@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from functools import partial
 
+from nmt.documents.messages import ESCAPE, message_parts, unescaped
 from nmt.documents.segment import Document, TextFile, check_text
-from nmt.documents.stores import ESCAPE, message_parts, unescaped
 
 LINE = re.compile(
     r"[ \t\f]*"

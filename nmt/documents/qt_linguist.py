@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from nmt.corpus.words import has_letters
+from nmt.documents.messages import message_parts, with_doubts
 from nmt.documents.segment import (
     COMMENTS,
     OBSOLETE,
@@ -14,7 +15,6 @@ from nmt.documents.segment import (
     Malformed,
     Stated,
 )
-from nmt.documents.stores import message_parts, with_doubts
 from nmt.documents.xml_content import Element, XmlFile, parse, text_of
 
 COMMENT_NAMES = set("comment oldcomment extracomment translatorcomment oldsource userdata".split())

@@ -1,7 +1,7 @@
 """Resources of .NET (RESX): the texts among its values; every other byte stays."""
 
+from nmt.documents.messages import message_parts
 from nmt.documents.segment import COMMENTS, MARKED, Document, Field, Malformed
-from nmt.documents.stores import message_parts
 from nmt.documents.xml_content import (
     CDATA,
     Element,

@@ -9,8 +9,9 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
+from nmt.documents.messages import message_parts, said_about
 from nmt.documents.segment import Document, Field, Malformed
-from nmt.documents.stores import import_library, message_parts, said_about
+from nmt.errors import needs_extra
 
 TEXTS = (str, dict, list)  # or what may have texts
 
@@ -22,7 +23,7 @@ def read_toml(data: bytes) -> Document:
     def save(parent: Any, key: Any, new: str) -> None:
         parent[key] = string_like(parent[key], new)
 
-    document = Document([], lambda: mark + import_library("tomlkit").dumps(tree).encode())
+    document = Document([], lambda: mark + tree.as_string().encode())
     for parent, key, text, reason in texts(tree):
         if reason:
             document.leave(text, reason)
@@ -34,7 +35,8 @@ def read_toml(data: bytes) -> Document:
 def parse(data: bytes) -> Any:
     """The tree of tomlkit, without a byte order mark; raises Malformed."""
     text = data.removeprefix(BOM_UTF8).decode()
-    tomlkit = import_library("tomlkit")
+    with needs_extra("documents"):
+        import tomlkit
     check_brackets(text)
     try:
         return tomlkit.parse(text)
@@ -61,7 +63,8 @@ def texts(node: Any, reason: str = "") -> Iterator[tuple[Any, Any, str, str]]:
 
 def string_like(old: Any, new: str) -> Any:
     """A text in the same quotation marks as another one, if it can be written in these."""
-    tomlkit = import_library("tomlkit")
+    import tomlkit
+
     is_multiline = old.type.is_multiline()
     try:
         string = tomlkit.string(new, literal=old.type.is_literal(), multiline=is_multiline)

@@ -34,7 +34,7 @@ from nmt.documents.segment import (
     segments,
 )
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
-from nmt.errors import UserError, install_extra
+from nmt.errors import needs_extra
 from nmt.view.progress import Progress
 
 CHUNK_SENTENCES = 400  # that are translated together
@@ -219,12 +219,8 @@ def sentence_spans(text: str, language: str) -> list[Span]:
 
 
 def split_sentences(text: str, language: str) -> list[Span]:
-    try:
+    with needs_extra("documents"):
         from sentencex import segment as split
-    except ImportError:
-        raise UserError(
-            f"Documents are split into sentences by sentencex: {install_extra('documents')}."
-        ) from None
     sentences = split(language, text)
     if sum(map(len, sentences)) != len(text):
         sentences = [text]

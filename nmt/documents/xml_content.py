@@ -23,8 +23,7 @@ from nmt.documents.segment import (
     check_encoding,
     spliced,
 )
-from nmt.documents.stores import import_library
-from nmt.documents.xml_files import without_illegal
+from nmt.documents.xml_files import etree, without_illegal
 
 START_TAG = re.compile(rb"""<[^>"'/]*(?:"[^"]*"|'[^']*'|/(?!>)|[^>"'/])*(?P<empty>/)?>""")
 ENTITY = re.compile(r"&(?:#(?P<x>x?)(?P<code>[0-9a-fA-F]+)|(?P<name>lt|gt|amp|quot|apos));")
@@ -182,7 +181,6 @@ def count_content(
     data: bytes, texts: Collection[str], remade: Collection[str] = ()
 ) -> Counter[str]:
     """What `count_xml` counts, read by lxml."""
-    etree = import_library("lxml.etree")
     # Expat has found it to be well-formed; a namespace may be missing.
-    parser = etree.XMLParser(resolve_entities=False, huge_tree=True, recover=True)
-    return count_xml(etree.fromstring(data, parser), texts, remade)
+    parser = etree().XMLParser(resolve_entities=False, huge_tree=True, recover=True)
+    return count_xml(etree().fromstring(data, parser), texts, remade)

@@ -37,7 +37,7 @@ from nmt.documents.segment import (
     text_part,
     written,
 )
-from nmt.errors import UserError, install_extra
+from nmt.errors import needs_extra
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 # Characters that XML cannot have, not even as a reference.
@@ -56,10 +56,8 @@ MOST_SIDES = 15
 
 
 def etree() -> Any:
-    try:
+    with needs_extra("documents"):
         from lxml import etree
-    except ImportError:
-        raise UserError(f"XML is read by lxml: {install_extra('documents')}.") from None
     return etree
 
 

@@ -15,8 +15,8 @@ import yaml
 
 from nmt.corpus.words import has_letters
 from nmt.documents.limits import DEEPEST, MOST_VALUES
+from nmt.documents.messages import message_parts
 from nmt.documents.segment import MARKED, Document, Malformed, TextFile
-from nmt.documents.stores import message_parts
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
 TEXT = "tag:yaml.org,2002:str"

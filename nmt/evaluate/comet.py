@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nmt.corpus.checksums import file_digest
-from nmt.errors import UserError, choose, install_extra
+from nmt.errors import UserError, choose, needs_extra
 from nmt.evaluate.translated import Translated
 
 DEFAULT = "Unbabel/wmt22-comet-da"
@@ -27,12 +27,8 @@ class Comet:
     """The scorer of a checkpoint: a file, its folder, or a name in the Hugging Face cache."""
 
     def __init__(self, name: str = "") -> None:
-        try:
+        with needs_extra("comet"):
             import comet  # noqa: F401
-        except ImportError as error:
-            raise UserError(
-                f"COMET needs the package unbabel-comet ({error}); {install_extra('comet')}."
-            ) from None
         self.name = name or DEFAULT
         self.path = find_checkpoint(self.name)
 

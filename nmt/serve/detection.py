@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.corpus.languages import base_code
-from nmt.errors import UserError, install_extra
+from nmt.errors import needs_extra
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -32,10 +32,8 @@ class Guess(NamedTuple):
 @cache
 def identifier() -> LanguageIdentifier:
     """The identifier with its table; raises UserError without py3langid."""
-    try:
+    with needs_extra("serve"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise UserError(f"Languages are told by py3langid: {install_extra('serve')}.") from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
