@@ -97,6 +97,12 @@ MARKED = [
     ),
     (".yaml", "- |+\n  «eins»\n\n    «zwei»\n\n- >-  # k\n  «drei»\n\n  «vier»\n", {}),
     (".yaml", "---\na: «gut»\n...\n---\n{b: «ja», c: [«so»]}\n", {}),
+    (
+        ".yaml",
+        "- id: rad\n  description: für uns\n  one: «ein Rad»\n  other: «Räder»\n"
+        "- {id: «so», description: «gut»}\n- {description: «gut», other: 5}\n",
+        {"marked as no text": 1, "comments": 1},
+    ),
     # Properties: quotation marks of MessageFormat, continued lines.
     (".properties", "# bleibt\na = «gut»\nb:«ja»\n c  «so»", {}),
     (".properties", "a=«l''eau» {0} \\: «gut»\n", {}),

@@ -8,14 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import yaml
 
 from nmt.corpus.words import has_letters
 from nmt.documents.limits import DEEPEST, MOST_VALUES
-from nmt.documents.messages import message_parts
+from nmt.documents.messages import message_parts, said_about
 from nmt.documents.segment import MARKED, Document, Malformed, TextFile
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
@@ -44,11 +43,13 @@ def read_yaml(data: bytes) -> Document:
     document = TextFile(data.decode())
     text = document.text
     is_escaped = text.isascii() and ESCAPE.search(text) is not None
-    for node, in_flow in scalars(text):
+    for node, in_flow, reason in scalars(text):
         is_symbol = not node.style and SYMBOL.fullmatch(node.value)
         if node.tag != TEXT or is_symbol:
+            reason = reason or MARKED
+        if reason:
             if has_letters(node.value):
-                document.leave(node.value, MARKED)
+                document.leave(node.value, reason)
             continue
         start = node.start_mark.index
         if properties := PROPERTIES.match(text, start, node.end_mark.index):
@@ -59,31 +60,48 @@ def read_yaml(data: bytes) -> Document:
     return document
 
 
-def scalars(text: str) -> Iterator[tuple[Any, bool]]:
-    """The values that are no collections, and whether they are in one written in [ ] or { }.
+def scalars(text: str) -> Iterator[tuple[Any, bool, str]]:
+    """The values that are no collections, in their order; aliases do not count.
 
-    They are in their order; aliases do not count. Raises Malformed, also for too many values.
+    After each: whether it is in a collection written in [ ] or { }, and why it is left; "": it is
+    not. Raises Malformed, also for too many values.
     """
     sizes: dict[Any, int] = {}  # the values in each node, with all that aliases stand for
 
-    def visit(node: Any, in_flow: bool, is_key: bool) -> Iterator[tuple[Any, bool]]:
+    def visit(
+        node: Any, in_flow: bool, is_key: bool, reason: str
+    ) -> Iterator[tuple[Any, bool, str]]:
         sizes[node] = 1
         if isinstance(node, yaml.ScalarNode):
             if not is_key:
-                yield node, in_flow
+                yield node, in_flow, reason
             return
-        is_mapping = isinstance(node, yaml.MappingNode)
-        children = chain.from_iterable(node.value) if is_mapping else node.value
-        for index, child in enumerate(children):
+        for child, is_inner_key, own_reason in children_of(node):
             if child not in sizes:
-                is_inner_key = is_key or (is_mapping and index % 2 == 0)
-                yield from visit(child, bool(node.flow_style), is_inner_key)
+                yield from visit(
+                    child, bool(node.flow_style), is_key or is_inner_key, reason or own_reason
+                )
             sizes[node] += sizes[child]
             if sizes[node] > MOST_VALUES:
                 raise Malformed(f"its aliases stand for more than {MOST_VALUES:,} values")
 
     for root in compose(text):
-        yield from visit(root, False, False)
+        yield from visit(root, False, False, "")
+
+
+def children_of(node: Any) -> Iterator[tuple[Any, bool, str]]:
+    """The nodes in a collection, whether they are keys, and why they are left (`said_about`)."""
+    if isinstance(node, yaml.SequenceNode):
+        yield from ((child, False, "") for child in node.value)
+        return
+    may_be_text = {}
+    for key, value in node.value:
+        is_scalar = isinstance(value, yaml.ScalarNode)
+        may_be_text[str(key.value)] = value.tag == TEXT or not is_scalar
+    about = said_about(may_be_text)
+    for key, value in node.value:
+        yield key, True, ""
+        yield value, False, about.get(str(key.value), "")
 
 
 def compose(text: str) -> Iterator[Any]:
