@@ -27,8 +27,8 @@ from yaml import safe_load
 
 from nmt.documents.formats import EXTENSIONS, read_document
 from nmt.documents.placement import TranslatedSentence, with_units
-from nmt.documents.plain_text import seconds
 from nmt.documents.segment import FIRST_UNIT, doubts_of, segments
+from nmt.documents.subtitles import seconds
 from nmt.documents.translation import ModelTranslator, translate_document
 from nmt.errors import UserError
 

@@ -19,11 +19,12 @@ from nmt.documents.markdown import read_markdown
 from nmt.documents.markdown_blocks import count_blocks
 from nmt.documents.office import DOCX, IDML, PPTX, XLSX, OfficeFormat, count_office, read_office
 from nmt.documents.opendocument import count_odf, read_odf
-from nmt.documents.plain_text import read_subtitles, read_text
+from nmt.documents.plain_text import read_text
 from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.qt_linguist import read_ts
 from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Malformed, Part, TextFile, check_text
+from nmt.documents.subtitles import read_subtitles
 from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xliff import count_xliff, read_xliff
 from nmt.documents.xml_content import count_content
