@@ -107,7 +107,7 @@ docs: $(VENV)/.installed ## write docs/reference/configuration.md from the schem
 	@$(VENV)/bin/python scripts/config_reference.py
 
 docs-site: $(VENV)/.dev ## build docs/ as a site in site/ and check its links
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 	@echo 'Open site/index.html.' >&2
 
 phrasebook: $(VENV)/.dev ## test the generator of data/phrasebook and write the pairs again

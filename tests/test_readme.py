@@ -177,8 +177,6 @@ def test_the_site_builds(tmp_path: Path):
         "-m",
         "mkdocs",
         "build",
-        "--quiet",
-        "--strict",
         "--site-dir",
         str(tmp_path / "site"),
     ]

@@ -80,7 +80,8 @@ class DataConfig:
     )
     mono: Any = option(
         "file, or list of files, with text in the target language, one sentence a line; "
-        "back-translation makes training pairs from it (docs/guides/data.md); null = none",
+        "back-translation makes training pairs from it (docs/guides/back-translation.md); "
+        "null = none",
         None,
         paper="Sennrich et al. 2016",
     )
