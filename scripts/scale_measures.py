@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import torch
 from benchmarks.corpora import NO_TOKENIZERS
 from benchmarks.tables import Figures
@@ -139,7 +139,7 @@ class RandomBatches:
     def __init__(self, vocabulary: int) -> None:
         self.vocabulary = vocabulary
         self.length = 16
-        self.random = numpy.random.default_rng(1)
+        self.random = np.random.default_rng(1)
 
     def skip(self, cursor: Cursor, count: int) -> Cursor:
         return cursor._replace(position=cursor.position + count)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 
 from nmt.config.schema import TokenizerConfig
@@ -77,7 +77,7 @@ def test_reads_back_what_was_written(tmp_path, tokenizers, write_sets, rows, map
     pairs = ParallelDataset(tmp_path / "train.arrow")
     assert lines_of(pairs) == list(range(1, 26))
     assert [pairs.texts(index) for index in range(25)] == PAIRS
-    some = numpy.array([24, 3, 9, 0, 3, *range(25)])
+    some = np.array([24, 3, 9, 0, 3, *range(25)])
     longest = []
     for number, side in enumerate(("source", "target")):
         ids = [tokenizers[number].encode(PAIRS[index][number]) for index in some]
@@ -122,12 +122,12 @@ def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
         found = lines_of(shard)
         lines += found
         assert found == sorted(found)
-        assert (mix(numpy.array(found)) % numpy.uint64(3) == number).all()
+        assert (mix(np.array(found)) % np.uint64(3) == number).all()
         assert [shard.texts(row) for row in range(len(shard))] == [
             PAIRS[line - 1] for line in found
         ]
         lengths = length_runs(shard.source_lengths, shard.target_lengths)
-        assert all(map(numpy.array_equal, pairs.length_runs(number), lengths))
+        assert all(map(np.array_equal, pairs.length_runs(number), lengths))
     assert sorted(lines) == list(range(1, 26))
     path = shard_paths(tmp_path, "train", 3)[1]
     path.write_bytes(path.read_bytes()[:-1] + b"x")

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 import scale
 from benchmarks import corpora
@@ -24,7 +24,7 @@ def test_a_synthetic_corpus_is_read_like_any_other(tmp_path: Path, pairs: int, m
     corpus = ParallelDataset(tmp_path / "first.arrow")
     assert len(corpus) == pairs and corpus.line(pairs - 1) == pairs
     for side in ("source", "target"):
-        found = corpus.sentences(side, numpy.arange(pairs))
+        found = corpus.sentences(side, np.arange(pairs))
         assert 1 <= found.lengths.min() and found.lengths.max() <= corpora.LONGEST
         assert 4 <= found.ids.min() and found.ids.max() < 50
 
@@ -34,8 +34,8 @@ def test_frequent_ids_are_frequent(tmp_path: Path) -> None:
     hundred-first."""
     corpora.write_ids(tmp_path / "ids.arrow", 2000, 500)
     corpus = ParallelDataset(tmp_path / "ids.arrow")
-    ids = corpus.sentences("source", numpy.arange(2000)).ids
-    counts = numpy.bincount(ids, minlength=500)
+    ids = corpus.sentences("source", np.arange(2000)).ids
+    counts = np.bincount(ids, minlength=500)
     assert counts[4] / counts[90:119].mean() == pytest.approx(102.7 / 2.7, rel=0.2)
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy
+import numpy as np
 import pyarrow
 from pyarrow import ipc
 
@@ -41,45 +41,45 @@ SCHEMA = pyarrow.schema(
 class LengthRuns(NamedTuple):
     """Run k: rows[k] pairs of source[k] and target[k] pieces; sorted by both lengths, int64."""
 
-    source: numpy.ndarray
-    target: numpy.ndarray
-    rows: numpy.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    rows: np.ndarray
 
 
-def combined_lengths(source: numpy.ndarray, target: numpy.ndarray) -> tuple[numpy.ndarray, int]:
+def combined_lengths(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, int]:
     """Both lengths as one number, source × width + target, and the width.
 
     It sorts like the pair. For short sentences it has 16 bits, which NumPy sorts in linear time.
     """
     width = int(target.max(initial=0)) + 1
     height = int(source.max(initial=0)) + 1
-    dtype = numpy.min_scalar_type(height * width)
+    dtype = np.min_scalar_type(height * width)
     return source.astype(dtype) * dtype.type(width) + target.astype(dtype), width
 
 
-def length_runs(source: numpy.ndarray, target: numpy.ndarray) -> LengthRuns:
+def length_runs(source: np.ndarray, target: np.ndarray) -> LengthRuns:
     """How many rows there are of each pair of lengths, in the order in which a plan sorts them."""
     key, width = combined_lengths(source, target)
-    keys, rows = numpy.unique(key, return_counts=True)
-    return LengthRuns(*numpy.divmod(keys.astype(numpy.int64), width), rows)
+    keys, rows = np.unique(key, return_counts=True)
+    return LengthRuns(*np.divmod(keys.astype(np.int64), width), rows)
 
 
 class Sentences(NamedTuple):
     """The ids of some sentences, one after another, and how many each has."""
 
-    ids: numpy.ndarray  # [N]
-    lengths: numpy.ndarray  # [B], int64, their sum is N
+    ids: np.ndarray  # [N]
+    lengths: np.ndarray  # [B], int64, their sum is N
 
-    def rows(self) -> list[numpy.ndarray]:
+    def rows(self) -> list[np.ndarray]:
         """The ids of each sentence."""
-        bounds = pairwise([0, *numpy.cumsum(self.lengths).tolist()])
+        bounds = pairwise([0, *np.cumsum(self.lengths).tolist()])
         return [self.ids[start:stop] for start, stop in bounds]
 
 
-def join(rows: Sequence[numpy.ndarray]) -> Sentences:
+def join(rows: Sequence[np.ndarray]) -> Sentences:
     """Sentences from an array of ids for each."""
-    lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
-    return Sentences(numpy.concatenate(rows), lengths)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Sentences(np.concatenate(rows), lengths)
 
 
 class ParallelDataset:
@@ -97,11 +97,11 @@ class ParallelDataset:
             self.blocks = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
-        self.starts = [0, *numpy.cumsum([block.num_rows for block in self.blocks]).tolist()]
+        self.starts = [0, *np.cumsum([block.num_rows for block in self.blocks]).tolist()]
         content = mapped.read_buffer()
         self.file = pyarrow.OSFile(str(path)) if mapped.size() > MAX_MAPPED_BYTES else None
-        self.numbers = numpy.frombuffer(content, numpy.int32, content.size // 4)
-        self.columns: dict[str, list[tuple[numpy.ndarray, int]]] = {}
+        self.numbers = np.frombuffer(content, np.int32, content.size // 4)
+        self.columns: dict[str, list[tuple[np.ndarray, int]]] = {}
         for side in ("source", "target"):
             columns = [block.column(side) for block in self.blocks]
             self.columns[side] = [list_column(column, content.address) for column in columns]
@@ -111,9 +111,9 @@ class ParallelDataset:
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def lengths(self, side: str) -> numpy.ndarray:
+    def lengths(self, side: str) -> np.ndarray:
         """Pieces of every sentence, int32, without EOS: the differences of the offsets."""
-        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns[side]])
+        return np.concatenate([np.diff(offsets) for offsets, _ in self.columns[side]])
 
     def shard(self, number: int) -> "ParallelDataset":
         return self
@@ -133,32 +133,32 @@ class ParallelDataset:
         block = bisect_right(self.starts, index) - 1
         return self.blocks[block].column(column)[index - self.starts[block]].as_py()
 
-    def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
+    def sentences(self, side: str, indices: np.ndarray) -> Sentences:
         """The ids of some sentences of "source" or "target", int32."""
-        blocks = numpy.searchsorted(self.starts, indices, "right") - 1
-        starts, lengths = numpy.empty((2, len(indices)), numpy.int64)
-        for block in numpy.unique(blocks):
-            in_block = numpy.flatnonzero(blocks == block)
+        blocks = np.searchsorted(self.starts, indices, "right") - 1
+        starts, lengths = np.empty((2, len(indices)), np.int64)
+        for block in np.unique(blocks):
+            in_block = np.flatnonzero(blocks == block)
             rows = indices[in_block] - self.starts[block]
             offsets, first = self.columns[side][block]
-            starts[in_block] = first + offsets[rows].astype(numpy.int64)
+            starts[in_block] = first + offsets[rows].astype(np.int64)
             lengths[in_block] = offsets[rows + 1] - offsets[rows]
         if self.file is not None:
             parts = map(self.file.read_at, (4 * lengths).tolist(), (4 * starts).tolist())
-            return Sentences(numpy.frombuffer(b"".join(parts), numpy.int32), lengths)
-        before = numpy.cumsum(lengths) - lengths  # ids of the sentences before
-        places = numpy.arange(lengths.sum()) + numpy.repeat(starts - before, lengths)
+            return Sentences(np.frombuffer(b"".join(parts), np.int32), lengths)
+        before = np.cumsum(lengths) - lengths  # ids of the sentences before
+        places = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
         return Sentences(self.numbers[places], lengths)
 
 
-def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
+def list_column(column: pyarrow.ListArray, address: int) -> tuple[np.ndarray, int]:
     """The offsets of a list column, and the place of its values in the file, counted in int32.
 
     `address` is that of the file's memory map. Nothing is copied; `to_numpy` would import pandas.
     """
     _, offsets, _, values = column.buffers()
     place = (values.address - address) // 4
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], place
+    return np.frombuffer(offsets, np.int32)[: len(column) + 1], place
 
 
 class ShardedDataset:
@@ -230,15 +230,15 @@ def write_length_runs(folder: Path, name: str, runs: list[LengthRuns]) -> None:
     """Write NAME-lengths.npy, an array [4 runs]: shard, source length, target length, rows."""
     columns = []
     for number, run in enumerate(runs):
-        shard = numpy.full(len(run.rows), number)
-        columns.append(numpy.stack([shard, *run]))
-    numpy.save(folder / f"{name}-lengths.npy", numpy.concatenate(columns, axis=1))
+        shard = np.full(len(run.rows), number)
+        columns.append(np.stack([shard, *run]))
+    np.save(folder / f"{name}-lengths.npy", np.concatenate(columns, axis=1))
 
 
 def read_length_runs(path: Path, shards: int) -> list[LengthRuns]:
     """Read what `write_length_runs` wrote; raises UserError when it is damaged."""
     try:
-        columns = numpy.load(path, allow_pickle=False)
+        columns = np.load(path, allow_pickle=False)
         return [LengthRuns(*columns[1:, columns[0] == number]) for number in range(shards)]
     except (OSError, ValueError, TypeError, IndexError, EOFError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pyarrow
 from pyarrow import ipc
 
@@ -104,9 +104,9 @@ def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> C
                 if pairs.num_rows:
                     filled.append(pairs)
             table = pyarrow.Table.from_batches(filled, SCHEMA)
-            numbers = mix(table.column("line").to_numpy()) % numpy.uint64(len(paths))
+            numbers = mix(table.column("line").to_numpy()) % np.uint64(len(paths))
             for number, writer in enumerate(writers):
-                chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
+                chosen = pyarrow.array(np.flatnonzero(numbers == number))
                 part = table.take(chosen).combine_chunks()
                 if part.num_rows:
                     writer.write_table(part)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy
+import numpy as np
 import pyarrow
 from pyarrow import ipc
 
@@ -86,10 +86,10 @@ class RandomPairs:
     shard_count = 1
 
     def __init__(self, number: int, vocabulary: int) -> None:
-        random = numpy.random.default_rng((number, vocabulary))
+        random = np.random.default_rng((number, vocabulary))
         self.pool = id_pool(min(POOL, 100 * number + LONGEST), vocabulary, random)
         self.source_lengths, self.target_lengths = (
-            lengths.clip(1, LONGEST).astype(numpy.int32)
+            lengths.clip(1, LONGEST).astype(np.int32)
             for lengths in random_lengths(number, MEAN_PIECES, random)
         )
 
@@ -105,18 +105,16 @@ class RandomPairs:
     def line(self, row: int) -> int:
         return row + 1
 
-    def sentences(self, side: str, rows: numpy.ndarray) -> Sentences:
+    def sentences(self, side: str, rows: np.ndarray) -> Sentences:
         """The ids of some sentences of "source" or "target"."""
         lengths = (self.source_lengths if side == "source" else self.target_lengths)[rows].astype(
-            numpy.int64
+            np.int64
         )
-        starts = rows.astype(numpy.int64) * (7 if side == "source" else 11) - (
-            numpy.cumsum(lengths) - lengths
+        starts = rows.astype(np.int64) * (7 if side == "source" else 11) - (
+            np.cumsum(lengths) - lengths
         )
         return Sentences(
-            self.pool[
-                (numpy.repeat(starts, lengths) + numpy.arange(lengths.sum())) % len(self.pool)
-            ],
+            self.pool[(np.repeat(starts, lengths) + np.arange(lengths.sum())) % len(self.pool)],
             lengths,
         )
 
@@ -126,18 +124,18 @@ def random_pairs(number: int, vocabulary: int) -> Any:
     return RandomPairs(number, vocabulary)
 
 
-def id_pool(size: int, vocabulary: int, random: numpy.random.Generator) -> numpy.ndarray:
+def id_pool(size: int, vocabulary: int, random: np.random.Generator) -> np.ndarray:
     """Zipf-distributed ids below `vocabulary`, int32."""
-    probabilities = 1 / (numpy.arange(vocabulary - EOS - 1) + 2.7)
+    probabilities = 1 / (np.arange(vocabulary - EOS - 1) + 2.7)
     ids = random.choice(len(probabilities), size, p=probabilities / probabilities.sum())
-    return ids.astype(numpy.int32) + EOS + 1
+    return ids.astype(np.int32) + EOS + 1
 
 
 def random_lengths(
-    rows: int, mean: float, random: numpy.random.Generator
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+    rows: int, mean: float, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Lengths of sources, log-normally distributed, and of their targets, on average as long."""
-    lengths = random.lognormal(numpy.log(mean) - 0.6**2 / 2, 0.6, rows)
+    lengths = random.lognormal(np.log(mean) - 0.6**2 / 2, 0.6, rows)
     return lengths, lengths * random.lognormal(0, 0.2, rows)
 
 
@@ -147,7 +145,7 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
     Sources have `mean` pieces on average, log-normally distributed; targets are on average as long
     as their sources.
     """
-    random = numpy.random.default_rng((pairs, vocabulary))
+    random = np.random.default_rng((pairs, vocabulary))
     pool = id_pool(min(POOL, 100 * pairs + LONGEST), vocabulary, random)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_atomic(path) as file, ipc.new_file(file, SCHEMA) as writer:
@@ -157,21 +155,19 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
                 id_column(lengths, pool, random) for lengths in random_lengths(rows, mean, random)
             )
             text = pyarrow.array([""] * rows)  # only subword sampling would read it
-            line = pyarrow.array(numpy.arange(start + 1, start + rows + 1))
+            line = pyarrow.array(np.arange(start + 1, start + rows + 1))
             writer.write_batch(
                 pyarrow.record_batch([source, target, text, text, line], schema=SCHEMA)
             )
 
 
 def id_column(
-    lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator
+    lengths: np.ndarray, pool: np.ndarray, random: np.random.Generator
 ) -> pyarrow.ListArray:
-    pieces = lengths.clip(1, LONGEST).astype(numpy.int32)
-    offsets = numpy.concatenate(([0], numpy.cumsum(pieces))).astype(numpy.int32)
+    pieces = lengths.clip(1, LONGEST).astype(np.int32)
+    offsets = np.concatenate(([0], np.cumsum(pieces))).astype(np.int32)
     start = int(random.integers(0, len(pool)))
-    return pyarrow.ListArray.from_arrays(
-        offsets, numpy.resize(numpy.roll(pool, -start), offsets[-1])
-    )
+    return pyarrow.ListArray.from_arrays(offsets, np.resize(np.roll(pool, -start), offsets[-1]))
 
 
 def write_text(prefix: Path, pairs: int) -> None:
@@ -183,7 +179,7 @@ def write_text(prefix: Path, pairs: int) -> None:
             DISTINCT,
         )
     )
-    joined = numpy.random.default_rng(pairs).integers(0, DISTINCT, (pairs, 2))
+    joined = np.random.default_rng(pairs).integers(0, DISTINCT, (pairs, 2))
     prefix.parent.mkdir(parents=True, exist_ok=True)
     for side, language in enumerate(("de", "en")):
         with open(prefix.with_suffix(f".{language}"), "w", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
-import numpy
+import numpy as np
 from torch import Tensor, nn
 
 from benchmarks.corpora import LONGEST, NO_TOKENIZERS, random_pairs
@@ -163,8 +163,8 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
         model, NO_TOKENIZERS, config.decode, LONGEST, device, context, search_model
     )
     pairs = random_pairs(sentences, vocabulary)
-    ids, lengths = pairs.sentences("source", numpy.arange(sentences))
-    sources = numpy.split(ids, numpy.cumsum(lengths)[:-1])
+    ids, lengths = pairs.sentences("source", np.arange(sentences))
+    sources = np.split(ids, np.cumsum(lengths)[:-1])
     queries = [Query(Encoded(source.tolist())) for source in sources]
     translator.search(queries[: max(1, sentences // 10)])
     synchronize(device)
