@@ -150,8 +150,7 @@ class HtmlExport(Export):
         assets = [asset(name, packed(content)) for name, content in parts.items()]
         assets.append(asset("worker", "\n".join(["", *scripts])))
         is_local = about["attention"]["window_reach"] is not None
-        page = filled(
-            read_resource("web/page.html"),
+        page = read_resource("web/page.html").format(
             policy=POLICY,
             title=escape_html(f"{self.config.name}: {source.name} to {target.name}"),
             source=escape_html(about["source"]),
@@ -249,19 +248,6 @@ def npm_archive(folder: Path) -> Path:
     if done.returncode or not archives:
         raise UserError(f"`{PACK}` failed (exit code {done.returncode}); {hint}.")
     return archives[0]
-
-
-def filled(template: str, **parts: str) -> str:
-    """A template with each {name} replaced, once and from left to right.
-
-    So a part may hold braces.
-    """
-    pieces = []
-    while template:
-        before, brace, rest = template.partition("{")
-        name, _, template = rest.partition("}")
-        pieces += [before, parts[name] if brace else ""]
-    return "".join(pieces)
 
 
 def asset(name: str, content: str) -> str:

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from nmt.convert.export import read_resource
 from nmt.view.alignment_page import read_asset
 from nmt.view.text import escape_html
 
@@ -24,25 +25,20 @@ async def page(request: Request) -> Response:
 
 async def style(request: Request) -> Response:
     return Response(
-        read_asset("page.css") + read_shared("translator.css") + read_own("page.css"),
+        read_asset("page.css") + read_resource("web/translator.css") + read_own("page.css"),
         media_type="text/css",
     )
 
 
 async def script(request: Request) -> Response:
     return Response(
-        read_asset("page.js") + read_shared("translator_page.js") + read_own("page.js"),
+        read_asset("page.js") + read_resource("web/translator_page.js") + read_own("page.js"),
         media_type="text/javascript",
     )
 
 
 def read_own(name: str) -> str:
     return resources.files("nmt.serve").joinpath(name).read_text(encoding="utf-8")
-
-
-def read_shared(name: str) -> str:
-    """A file that the exported page has as well."""
-    return resources.files("nmt.convert").joinpath(f"web/{name}").read_text(encoding="utf-8")
 
 
 ROUTES = [Route("/", page), Route("/assets/page.css", style), Route("/assets/page.js", script)]

@@ -8,7 +8,6 @@ import re
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -370,18 +369,21 @@ class Service:
             raise unavailable(full_name(best.language), target)
         return next(guess for guess in guesses if guess.language in (*sources, target))
 
-    def submit(self, pair: Pair, sentences: Sequence[Sentence]) -> Future[list[Answer]]:
-        """An answer to each sentence, later; raises Refusal."""
+    async def translate(
+        self,
+        request: Request,
+        pair: Pair,
+        sentences: Sequence[Sentence],
+        check: Callable[[], Awaitable[None]],
+    ) -> list[Answer]:
+        """An answer to each sentence of a request, for which they are counted; raises Refusal.
+
+        `check` is called now and then, and raises if nobody waits any longer.
+        """
         try:
-            return pair.queues.submit(sentences)
+            waiting = asyncio.wrap_future(pair.queues.submit(sentences))
         except Full:
             raise busy("Too much is waiting to be translated", "queue") from None
-
-    async def wait(
-        self, job: Future[list[Answer]], check: Callable[[], Awaitable[None]]
-    ) -> list[Answer]:
-        """The answers; `check` is called now and then, and raises if nobody waits any longer."""
-        waiting = asyncio.wrap_future(job)
         try:
             while True:
                 await asyncio.wait([waiting], timeout=POLL_SECONDS)
@@ -390,12 +392,10 @@ class Service:
                 await check()
         finally:
             waiting.cancel()  # and with it the job
-        return waiting.result()
-
-    def count(self, request: Request, pair: Pair, sentences: int) -> None:
-        """Count what was translated for a request."""
+        answers = waiting.result()
         key = request.scope.get("nmt.key", "")
-        self.translated.labels(pair.name, pair.version, key).inc(sentences)
+        self.translated.labels(pair.name, pair.version, key).inc(len(answers))
+        return answers
 
     async def check_waiting(self, request: Request) -> None:
         """Raise Refusal if the time of a request is over, ClientDisconnect if its client left."""

@@ -95,9 +95,8 @@ async def translate_texts(
     prepared, sentences = await off_loop(work + len(wanted.glossary), prepare)
     pieces = sum(sentence.pieces for sentence in sentences)
     check_size(pieces, service.limits.characters, "subword pieces")
-    job = service.submit(pair, sentences)
-    answers = await service.wait(job, partial(service.check_waiting, request))
-    service.count(request, pair, len(answers))
+    check = partial(service.check_waiting, request)
+    answers = await service.translate(request, pair, sentences, check)
 
     def finish() -> list[dict[str, Any]]:
         remaining = iter(answers)
@@ -280,9 +279,7 @@ class Conversation:
         texts = question.sentences
         detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
         sentences = await off_loop(work_of(texts), pair.sentences, texts, detailed, terms)
-        job = self.service.submit(pair, sentences)
-        answers = await self.service.wait(job, self.check)
-        self.service.count(self.request, pair, len(answers))
+        answers = await self.service.translate(self.request, pair, sentences, self.check)
         translator = AnsweredTranslator(
             pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers
         )
