@@ -223,11 +223,11 @@ def test_what_is_one_table_there_cannot_have_been_trained_apart(trained):
     orders = [order, order]
     starts = [order[BOS]] * 2
     ours = {name: torch.arange(12.0).view(6, 2) for name in OUR_TABLES}
-    whole = their_weights(ours, options, orders, dict.fromkeys(SHARED), starts)
+    whole = their_weights(ours, options, orders, SHARED, starts)
     assert list(whole) == SHARED and torch.equal(whole[SHARED[0]][order], ours[trained])
     ours[trained] = ours[trained] + 1
     with pytest.raises(UserError, match="model.shared.weight is used twice"):
-        their_weights(ours, options, orders, dict.fromkeys(SHARED), starts)
-    theirs = their_weights(ours, options, orders, dict.fromkeys(APART), starts)
+        their_weights(ours, options, orders, SHARED, starts)
+    theirs = their_weights(ours, options, orders, APART, starts)
     for name, table in zip(OUR_TABLES, APART, strict=True):
         assert torch.equal(theirs[table][order], ours[name])

@@ -32,7 +32,7 @@ from nmt.convert.export import (
 )
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
-from nmt.convert.pretrained.model import weight_names
+from nmt.convert.pretrained.model import BIAS, POSITIONS, SHARED, TABLES, their_weights
 from nmt.corpus.normalization import INVISIBLE, SPACES
 from nmt.corpus.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -74,24 +74,17 @@ def model_weights(
 ) -> dict[str, Tensor]:
     """The tensors of model.safetensors, in float32; `positions`: the length of position tables."""
     state = {name: tensor.float().cpu() for name, tensor in model.state_dict().items()}
-    bias = state.get("output.bias", torch.zeros(model.output.out_features))
-    weights = {"final_logits_bias": bias[None]}
-    for ours, theirs in weight_names(vars(config)).items():
-        for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True):
-            weights[name] = part.clone()
-    tables = {
-        "lm_head": "output",
-        "model.encoder.embed_tokens": "source_embedding",
-        "model.decoder.embed_tokens": "target_embedding",
-    }
-    if config.tie_embeddings:
-        tables = {"model.shared": "target_embedding"}
-    for theirs_name, ours in tables.items():
-        weights[f"{theirs_name}.weight"] = state[f"{ours}.weight"].clone()
-    for side, module in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        table = position_table(module, config.hidden_size, positions)
-        weights[f"model.{side}.embed_positions.weight"] = table
-    return weights
+    size = model.output.out_features
+    orders = [range(size)] * 2
+    names = {SHARED} if config.tie_embeddings else TABLES - {SHARED}
+    weights = their_weights(state, vars(config), orders, names, [BOS, BOS])
+    if SHARED not in names:
+        del weights[SHARED]
+    weights.setdefault(BIAS, torch.zeros(1, size))
+    modules = (model.source_positions, model.target_positions)
+    for name, module in zip(POSITIONS.values(), modules, strict=True):
+        weights[name] = position_table(module, config.hidden_size, positions)
+    return {name: tensor.clone() for name, tensor in weights.items()}
 
 
 def parameter_count(weights: Mapping[str, Tensor]) -> int:
@@ -167,17 +160,28 @@ class HuggingFaceExport(Export):
             super().check()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
-        if self.imported:
-            self.write_imported(self.imported, folder, provenance)
-            return
-        model = self.translator.model
-        tokenizer = self.translator.tokenizers.source
+        """The family and the files of an imported model are kept; the README is ours."""
         config = self.config.model
-        assert isinstance(model, Transformer) and isinstance(config, TransformerConfig)
-        weights = model_weights(model, config, self.positions)
+        assert isinstance(config, TransformerConfig)
+        if self.imported:
+            weights = self.imported.weights
+            for name, content in self.imported.files.items():
+                (folder / name).write_bytes(content)
+        else:
+            model = self.translator.model
+            assert isinstance(model, Transformer)
+            weights = model_weights(model, config, self.positions)
+            self.write_files(folder, self.own_files(config))
         (folder / "model.safetensors").write_bytes(save(weights, {"format": "pt"}))
+        card = self.card(config, parameter_count(weights), provenance)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / "provenance.json").write_text(as_json(provenance), encoding="utf-8")
+
+    def own_files(self, config: TransformerConfig) -> dict[str, str | dict[str, Any]]:
+        """The configuration, the search and the tokenizer, by the names of their files."""
+        tokenizer = self.translator.tokenizers.source
         special = {name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()}
-        files: dict[str, str | dict[str, Any]] = {
+        return {
             "config.json": model_config(config, tokenizer.size, self.positions),
             # The run's search: scores are log-probability / length^α; <pad> and <s> are never
             # written.
@@ -198,25 +202,10 @@ class HuggingFaceExport(Export):
                 "clean_up_tokenization_spaces": False,
                 "model_input_names": ["input_ids", "attention_mask"],
             },
-            "provenance.json": provenance,
-            "README.md": self.card(config, parameter_count(weights), provenance),
         }
-        self.write_files(folder, files)
 
     def publish(self, folder: Path) -> str:
         return push(folder, self.repository) if self.repository else super().publish(folder)
-
-    def write_imported(self, imported: Written, folder: Path, provenance: dict[str, Any]) -> None:
-        """The family and the files that the model had when it was imported; the README is ours."""
-        assert isinstance(self.config.model, TransformerConfig)
-        (folder / "model.safetensors").write_bytes(save(imported.weights, {"format": "pt"}))
-        size = parameter_count(imported.weights)
-        files = imported.files | {
-            "provenance.json": as_json(provenance).encode(),
-            "README.md": self.card(self.config.model, size, provenance).encode(),
-        }
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
 
     def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
         data = self.config.data

@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from nmt.corpus.checksums import read_json
 from nmt.corpus.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Translator
-from nmt.evaluate.measured import write_measured
+from nmt.evaluate.measured import read_measured, write_measured
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
 RIDGE = 1.0  # pulls the fit towards slope 1 and intercept 0, which matters where words are few
@@ -32,11 +31,10 @@ FILE = Path("evaluate", "calibration.json")  # in the folder of a run
 
 def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | None:
     """What was fitted for checkpoints with these digests; None if nothing was."""
-    match read_json(run_folder / FILE):
-        case {"weights": kept, "slope": float(slope), "intercept": float(intercept)} if (
-            kept == list(weights)
-        ):
-            return Calibration(slope, intercept) if math.isfinite(slope + intercept) else None
+    match read_measured(run_folder / FILE, weights):
+        case {"slope": float(slope), "intercept": float(intercept)}:
+            if math.isfinite(slope + intercept):
+                return Calibration(slope, intercept)
     return None
 
 

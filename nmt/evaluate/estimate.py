@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.config.schema import TrainConfig
-from nmt.corpus.checksums import read_json
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.long_lines import join_texts
 from nmt.decode.quality import Quality
@@ -42,7 +41,7 @@ from nmt.evaluate.extraction import (
     record_words,
 )
 from nmt.evaluate.loops import is_loop
-from nmt.evaluate.measured import write_measured
+from nmt.evaluate.measured import read_measured, write_measured
 from nmt.evaluate.metrics import sentence_chrf
 from nmt.models.base import EncoderDecoder
 
@@ -412,16 +411,13 @@ def read_estimator(
     run_folder: Path, weights: Sequence[str], extractor: Extractor | None
 ) -> Estimator | None:
     """What was fitted for checkpoints with these digests; None if nothing was."""
-    match read_json(run_folder / FILE):
-        case {"weights": kept, "features": {**of_features}, **numbers} if kept == list(weights):
-            names = (*FEATURES, *Fitted._fields[1:])
-            values = []
-            for value in ((of_features | numbers).get(name) for name in names):
-                if not isinstance(value, float) or not math.isfinite(value):
-                    return None
-                values.append(value)
-            count = len(FEATURES)
-            return Estimator(Fitted(tuple(values[:count]), *values[count:]), extractor)
+    match read_measured(run_folder / FILE, weights):
+        case {"features": {**of_features}, **numbers}:
+            weights_of: list[Any] = [of_features.get(name) for name in FEATURES]
+            others: list[Any] = [numbers.get(name) for name in Fitted._fields[1:]]
+            values = weights_of + others
+            if all(isinstance(value, float) and math.isfinite(value) for value in values):
+                return Estimator(Fitted(tuple(weights_of), *others), extractor)
     return None
 
 

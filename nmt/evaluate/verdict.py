@@ -18,9 +18,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.corpus.checksums import read_json
 from nmt.decode.confidence import UNSURE
-from nmt.evaluate.measured import write_measured
+from nmt.evaluate.measured import read_measured, write_measured
 from nmt.evaluate.metrics import FEW_LINES, Translated, open_scorer
 
 FILE = Path("evaluate", "verdict.json")  # in the folder of a run
@@ -306,10 +305,7 @@ def write_verdict(
 
 def read_verdict(run_folder: Path, weights: Sequence[str] | None = None) -> Verdict | None:
     """The verdict about checkpoints with these digests, or any with None; None if there is none."""
-    match read_json(run_folder / FILE):
-        case {"level": str(name), "sentence": str(sentence), "weights": kept} if (
-            name in Level.__members__
-        ):
-            if weights is None or kept == list(weights):
-                return Verdict(Level[name], sentence)
+    match read_measured(run_folder / FILE, weights):
+        case {"level": str(name), "sentence": str(sentence)} if name in Level.__members__:
+            return Verdict(Level[name], sentence)
     return None

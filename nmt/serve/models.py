@@ -43,10 +43,6 @@ class Model:
         self.users = 0
         self.is_replaced = False
 
-    def try_out(self) -> None:
-        """Raise what the first translation raises."""
-        self.queues.submit([TRIED]).result()
-
 
 @dataclass(eq=False)
 class ServedRun:
@@ -109,7 +105,7 @@ class Models:
         version = "+".join(str(version_of(path.parent)[1]) for path in checkpoints)
         model = Model(self.open_run(checkpoints), version, self.devices)
         try:
-            model.try_out()
+            model.queues.submit([TRIED]).result()
         except Exception:
             model.queues.close()
             raise

@@ -1,7 +1,7 @@
 """Options and weights of our Transformer from those of theirs, and their weights from ours."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,10 @@ ATTENTION = {
         "self_attention": ("self_attn", "self_residual"),
         "cross_attention": ("encoder_attn", "cross_residual"),
     },
+}
+POSITIONS = {
+    "source_positions.table": "model.encoder.embed_positions.weight",
+    "target_positions.table": "model.decoder.embed_positions.weight",
 }
 OUR_TABLES = ("source_embedding.weight", "target_embedding.weight", "output.weight")
 ROWS = 1024  # of a table that are in memory at a time
@@ -63,12 +67,9 @@ def model_options(
     if not config.get("scale_embedding"):
         raise UserError("its scale_embedding is false, while embeddings here are multiplied by √D")
     names = table_names(weights)
-    for name in names:
-        find_weight(weights, name)
     ties = weights.are_equal(*names[1:]) and (not joint or weights.are_equal(*names[:2]))
-    learned = family.has_learned_positions and not is_sinusoidal(
-        weights.get("model.encoder.embed_positions.weight"), size
-    )
+    table = weights.get(POSITIONS["source_positions.table"])
+    learned = family.has_learned_positions and not is_sinusoidal(table, size)
     return {
         "encoder_layers": integer(config, "encoder_layers"),
         "decoder_layers": integer(config, "decoder_layers"),
@@ -82,7 +83,7 @@ def model_options(
         "tie_embeddings": ties,
         "output_bias": bool(weights.get(BIAS, torch.zeros(1)).any()),
         "positions": "learned" if learned else family.positions,
-        "max_positions": len(weights["model.encoder.embed_positions.weight"]) if learned else 1024,
+        "max_positions": len(table) if table is not None and learned else 1024,
     }
 
 
@@ -101,7 +102,7 @@ def search_options(generation: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def table_names(weights: Mapping[str, Any]) -> list[str]:
+def table_names(weights: Container[str]) -> list[str]:
     """The names of source and target embedding and output layer; raises UserError.
 
     What is tied is stored once, under any of its names.
@@ -162,11 +163,7 @@ def our_weights(
     target = torch.tensor(orders[1])
     tables = table_names(weights)
     for name, table, ids in zip(OUR_TABLES, tables, (source, target, target), strict=True):
-        rows = len(find_weight(weights, table))
-        if rows <= int(ids.max()):
-            raise UserError(
-                f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {rows} rows"
-            )
+        check_rows(table, find_weight(weights, table), ids.tolist())
         ours[name] = chosen_rows(weights, table, ids)
     if options["tie_embeddings"]:  # one tensor, which is stored once
         ours["output.weight"] = ours["target_embedding.weight"]
@@ -175,11 +172,8 @@ def our_weights(
     if options["output_bias"]:
         ours["output.bias"] = chosen_rows(weights, BIAS, target)
     if options["positions"] == "learned":
-        for side, name in (("encoder", "source"), ("decoder", "target")):
-            positions = [f"model.{side}.embed_positions.weight"]
-            ours[f"{name}_positions.table"] = concatenation(
-                weights, positions, math.sqrt(options["hidden_size"])
-            )
+        for name, table in POSITIONS.items():
+            ours[name] = concatenation(weights, [table], math.sqrt(options["hidden_size"]))
     return ours
 
 
@@ -191,6 +185,14 @@ def find_weight(weights: Mapping[str, Tensor], name: str) -> Tensor:
     if not tensor.is_floating_point() or tensor.element_size() < 2:
         raise UserError(f"{QUANTIZED}; {name} is {str(tensor.dtype).removeprefix('torch.')}")
     return tensor
+
+
+def check_rows(name: str, table: Tensor, ids: Sequence[int]) -> None:
+    """Raise UserError unless a table, or the bias [1 V], has a row for each id of a vocabulary."""
+    if table.dim() != 2 or table.size(1 if name == BIAS else 0) <= max(ids):
+        raise UserError(
+            f"its vocabulary has {max(ids) + 1} pieces and {name} is {list(table.shape)}"
+        )
 
 
 def concatenation(
@@ -239,7 +241,7 @@ def finite(name: str, part: Tensor) -> Tensor:
     return part
 
 
-def trained_names(options: Mapping[str, Any], names: Mapping[str, Any]) -> set[str]:
+def trained_names(options: Mapping[str, Any], names: Container[str]) -> set[str]:
     """The names of their tensors that `their_weights` gives."""
     trained = {SHARED, *table_names(names)}
     for parts in weight_names(options).values():
@@ -247,7 +249,7 @@ def trained_names(options: Mapping[str, Any], names: Mapping[str, Any]) -> set[s
     if options["output_bias"]:
         trained.add(BIAS)
     if options["positions"] == "learned":
-        trained.update(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
+        trained.update(POSITIONS.values())
     return trained
 
 
@@ -255,7 +257,7 @@ def their_weights(
     ours: Weights,
     options: Mapping[str, Any],
     orders: Sequence[Sequence[int]],
-    names: Mapping[str, Any],
+    names: Container[str],
     starts: Sequence[int],
 ) -> Weights:
     """Their trained tensors, the inverse of `our_weights`.
@@ -285,7 +287,6 @@ def their_weights(
     if options["output_bias"]:
         theirs[BIAS] = rows("output.bias", 1)[None]
     if options["positions"] == "learned":
-        for stack, name in (("encoder", "source"), ("decoder", "target")):
-            positions = ours[f"{name}_positions.table"] * math.sqrt(options["hidden_size"])
-            theirs[f"model.{stack}.embed_positions.weight"] = positions
+        for name, table in POSITIONS.items():
+            theirs[table] = ours[name] * math.sqrt(options["hidden_size"])
     return theirs

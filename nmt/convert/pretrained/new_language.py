@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.convert.argos import read_model
-from nmt.convert.pretrained.model import TABLES
+from nmt.convert.pretrained.model import TABLES, check_rows
 from nmt.convert.pretrained.vocabulary import (
     BPE,
     NORMAL,
@@ -128,10 +128,7 @@ def with_rows(
 
     The row of a piece is made from the old pieces of its text.
     """
-    if table.dim() != 2 or len(table) <= max(ids):
-        raise UserError(
-            f"its vocabulary has {max(ids) + 1} pieces and {name} is {list(table.shape)}"
-        )
+    check_rows(name, table, ids)
     old_rows = table.float()
     noise = torch.randn(
         (len(divided), old_rows.size(1)), generator=torch.Generator().manual_seed(0)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from nmt.convert.argos import read_model
 from nmt.convert.pretrained.files import kept_files, read_json, read_optional
-from nmt.convert.pretrained.model import BIAS, SHARED, TABLES
+from nmt.convert.pretrained.model import BIAS, SHARED, TABLES, check_rows
 from nmt.convert.pretrained.vocabulary import NORMAL, Vocabulary, by_tokenizer_json, our_tokenizer
 from nmt.convert.pretrained.weights import StoredWeights
 from nmt.corpus.inspect.lines import SIZE, scripts
@@ -88,13 +88,9 @@ def trim_weights(weights: StoredWeights, kept: Sequence[Sequence[int]]) -> None:
     """Keep some rows of each table and numbers of the output's bias; raises UserError."""
 
     def rows(name: str, table: Tensor) -> Tensor:
-        ids = torch.tensor(kept[name in TARGET_TABLES])
-        dimension = 1 if name == BIAS else 0
-        if table.dim() != 2 or table.size(dimension) <= int(ids.max()):
-            raise UserError(
-                f"its vocabulary has {int(ids.max()) + 1} pieces and {name} is {list(table.shape)}"
-            )
-        return table.index_select(dimension, ids)
+        ids = kept[name in TARGET_TABLES]
+        check_rows(name, table, ids)
+        return table.index_select(1 if name == BIAS else 0, torch.tensor(ids))
 
     weights.change({*TABLES, BIAS}, rows)
 
