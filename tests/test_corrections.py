@@ -71,8 +71,8 @@ def test_the_newest_accepted_correction_of_a_source_counts(store):
     store.add([("a", "x", "7")], ("en", "de"), accepted=ACCEPTED)
     for ids, accepted in (([6], REFUSED), ([3, 5], ACCEPTED), ([1], ACCEPTED), ([4], REFUSED)):
         store.decide(ids, accepted)
-    assert store.accepted_pairs(DE_EN) == [("a", "3"), ("b", "5")]
-    assert store.accepted_pairs(("en", "de")) == [("a", "7")]
+    assert Memory(DE_EN, store).corrected.targets == {"a": "3", "b": "5"}
+    assert Memory(("en", "de"), store).corrected.targets == {"a": "7"}
     assert find_contrary(store.all()) == {2: 1, 3: 2}  # the refused ones are contrary to nothing
 
 

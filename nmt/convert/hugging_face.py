@@ -27,6 +27,7 @@ from nmt.convert.export import (
     Export,
     as_json,
     carried_licence,
+    first_prefix,
     position_table,
     score_lines,
 )
@@ -256,17 +257,15 @@ class HuggingFaceExport(Export):
 
         Its example is of the first direction.
         """
-        source, target = self.translator.tokenizers
-        begin = next(iter(source.prefixes.values()), [])
-        forced = next(iter(target.prefixes.values()), [])
-        told = source.pieces(begin)[0] if begin and not forced else ""  # Marian's tag
+        begin, forced = map(first_prefix, self.translator.tokenizers)
+        told = begin[0] if begin and not forced else ""  # Marian's tag
         base = re.match(rf"imported from {HUB}([\w.-]+/[\w.-]+)", imported.origin)
         of_base = carried_licence(self.pretrained)
         data = f"the text of its base model ({imported.origin}; licence: {of_base or 'not named'})"
         first_piece = ""
         language = ""
         if forced:
-            piece = f'tokenizer.convert_tokens_to_ids("{target.pieces(forced)[0]}")'
+            piece = f'tokenizer.convert_tokens_to_ids("{forced[0]}")'
             first_piece = f", forced_bos_token_id={piece}"
             language = f', src_lang="{imported.languages.get(begin[0])}"'
         if base:

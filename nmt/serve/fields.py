@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from nmt.corpus.parallel_text import is_unicode
 from nmt.errors import printable
-from nmt.serve.limits import Refusal
+from nmt.serve.limits import Refusal, invalid
 
 URL_ENCODED = "application/x-www-form-urlencoded"
 LISTS = ("q",)  # fields that may be given more than once
@@ -37,7 +37,7 @@ async def read_fields(request: Request) -> Values:
         items += await multipart_fields(request)
     elif await request.body():
         shown = f"of type {printable(kind)}" if kind else "without a Content-Type"
-        raise Refusal(400, f"Invalid request: a body {shown}; send JSON or a form")
+        raise invalid(f"a body {shown}; send JSON or a form")
     given = []
     for name, value in items:
         if isinstance(value, str):
@@ -67,11 +67,11 @@ async def multipart_fields(request: Request) -> list[tuple[str, Any]]:
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        raise Refusal(400, f"Invalid request: {error.message}") from None
+        raise invalid(f"{error.message}") from None
     items: list[tuple[str, Any]] = []
     try:
         if not parser.is_whole:
-            raise Refusal(400, "Invalid request: the form does not come to its end")
+            raise invalid("the form does not come to its end")
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 file = (utf8(value.filename or ""), await value.read())
@@ -79,7 +79,7 @@ async def multipart_fields(request: Request) -> list[tuple[str, Any]]:
             else:
                 items.append((utf8(name), utf8(value)))
     except UnicodeError:
-        raise Refusal(400, "Invalid request: the form is not UTF-8") from None
+        raise invalid("the form is not UTF-8") from None
     finally:
         await form.close()
     return items
@@ -98,18 +98,18 @@ def encoded_fields(text: bytes, place: str) -> list[tuple[str, str]]:
     try:
         return parse_qsl(text.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
-        raise Refusal(400, f"Invalid request: the {place} is not UTF-8") from None
+        raise invalid(f"the {place} is not UTF-8") from None
 
 
 def json_fields(body: bytes) -> Values:
     try:
         fields = json.loads(body, object_pairs_hook=collected)
     except UnicodeDecodeError:
-        raise Refusal(400, "Invalid request: the JSON is not UTF-8") from None
+        raise invalid("the JSON is not UTF-8") from None
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise Refusal(400, "Invalid request: the body is not a JSON object")
+        raise invalid("the body is not a JSON object")
     return fields
 
 
@@ -120,7 +120,7 @@ def collected(items: Sequence[tuple[str, Any]]) -> Values:
         if name not in fields:
             fields[name] = value
         elif name not in LISTS:
-            raise Refusal(400, f"Invalid request: {printable(name)} is given more than once")
+            raise invalid(f"{printable(name)} is given more than once")
         elif isinstance(fields[name], list):
             fields[name].append(value)
         else:
@@ -132,9 +132,9 @@ def text_field(values: Values, name: str) -> str:
     """A field that must be there and be a text; raises Refusal."""
     value = values.get(name)
     if value in (None, "", []):
-        raise Refusal(400, f"Invalid request: missing {name} parameter")
+        raise invalid(f"missing {name} parameter")
     if not isinstance(value, str) or not is_unicode(value):
-        raise Refusal(400, f"Invalid request: {name} is not text")
+        raise invalid(f"{name} is not text")
     return value
 
 
@@ -143,7 +143,7 @@ def number_field(values: Values, name: str, highest: int) -> int:
     value = given_value(values, name) or "0"
     if value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= highest:
         return int(value)
-    raise Refusal(400, f"Invalid request: {name} is a whole number from 0 to {highest}")
+    raise invalid(f"{name} is a whole number from 0 to {highest}")
 
 
 def details_field(values: Values) -> str:
@@ -155,7 +155,7 @@ def details_field(values: Values) -> str:
         return ""
     if value == "words":
         return value
-    raise Refusal(400, "Invalid request: details is true, false or words")
+    raise invalid("details is true, false or words")
 
 
 def given_value(values: Values, name: str) -> str:

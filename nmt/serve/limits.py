@@ -73,6 +73,11 @@ class Refusal(HTTPException):
         self.reason = reason or REASONS.get(status, "invalid")
 
 
+def invalid(problem: str) -> Refusal:
+    """A refusal of what is not as the API asks for it."""
+    return Refusal(400, f"Invalid request: {problem}")
+
+
 def busy(text: str, reason: str = "") -> Refusal:
     """A refusal of a request that may succeed a little later."""
     return Refusal(503, text, {"Retry-After": "5"}, reason)

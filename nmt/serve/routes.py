@@ -41,6 +41,7 @@ from nmt.serve.limits import (
     Refusal,
     busy,
     check_size,
+    invalid,
 )
 from nmt.serve.memory import on_one_line
 from nmt.serve.service import Service, named_language, off_loop, work_of
@@ -176,7 +177,7 @@ class Routes:
         alternatives = number_field(values, "alternatives", MOST_ALTERNATIVES)
         details = details_field(values)
         if form == "html" and details:
-            raise Refusal(400, "Invalid request: details are for format=text alone")
+            raise invalid("details are for format=text alone")
         has_memory = bool(self.service.memories)
         return Wanted(form == "html", alternatives, details, self.glossary_of(values), has_memory)
 
@@ -186,11 +187,7 @@ class Routes:
             return ""
         glossary = text_field(values, "glossary")
         if len(glossary) > self.service.limits.characters:
-            raise Refusal(
-                400,
-                "Invalid request: the glossary has more than "
-                f"{self.service.limits.characters} characters",
-            )
+            raise invalid(f"the glossary has more than {self.service.limits.characters} characters")
         return glossary
 
     def languages_of(self, values: Values) -> tuple[str, str]:
@@ -248,7 +245,7 @@ class Routes:
             raise Refusal(403, "Suggestions are disabled on this server", reason="disabled")
         values = await self.read(request)
         if given_value(values, "format") not in ("text", ""):
-            raise Refusal(400, "Invalid request: what is corrected is text without markup")
+            raise invalid("what is corrected is text without markup")
         pairs = corrected_lines(text_field(values, "q"), text_field(values, "s"))
         source, target = self.languages_of(values)
         if source == "auto":
@@ -327,8 +324,9 @@ def given_texts(values: Values) -> list[str]:
     texts = given if isinstance(given, list) and given else [text_field(values, "q")]
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not is_unicode(text):
-            reason = f"q is a text or a list of texts, and number {number} of the list is not text"
-            raise Refusal(400, f"Invalid request: {reason}")
+            raise invalid(
+                f"q is a text or a list of texts, and number {number} of the list is not text"
+            )
     return texts
 
 
@@ -337,10 +335,9 @@ def corrected_lines(text: str, correction: str) -> list[Pair]:
     # A tab, as between cells of a table, is a space; no other sign than \n ends a line
     found = LINE_ENDS.search(correction)
     if found:
-        raise Refusal(
-            400,
-            f"Invalid request: s has U+{ord(found[0]):04X}, at which other programs end a line; "
-            "write a space or a new line",
+        raise invalid(
+            f"s has U+{ord(found[0]):04X}, at which other programs end a line; "
+            "write a space or a new line"
         )
     # What is invisible is blank
     lines = [on_one_line(line) for line in text.split("\n") if normalize(line).strip()]
@@ -349,16 +346,14 @@ def corrected_lines(text: str, correction: str) -> list[Pair]:
         if normalize(line).strip():
             corrected.append(line.replace("\t", " ").strip())
     if len(lines) != len(corrected) or not lines:
-        raise Refusal(
-            400,
-            f"Invalid request: q has {len(lines)} lines and s has {len(corrected)}; each line is "
-            "corrected by one",
+        raise invalid(
+            f"q has {len(lines)} lines and s has {len(corrected)}; each line is corrected by one"
         )
     for line in (*lines, *corrected):
         if len(line) > CHARACTERS:
-            raise Refusal(400, f"Invalid request: a line has more than {CHARACTERS} characters")
+            raise invalid(f"a line has more than {CHARACTERS} characters")
         if any(map(acts, line)):
-            raise Refusal(400, "Invalid request: q or s has control characters")
+            raise invalid("q or s has control characters")
     return list(zip(lines, corrected, strict=True))
 
 
@@ -366,16 +361,16 @@ def file_field(values: Values) -> tuple[Path, bytes]:
     """The path and the content of the file of a request; raises Refusal."""
     file = values.get("file")
     if isinstance(file, str) and file:
-        raise Refusal(400, "Invalid request: the file parameter has no name of a file (filename)")
+        raise invalid("the file parameter has no name of a file (filename)")
     if not isinstance(file, tuple) or not file[0]:
-        raise Refusal(400, "Invalid request: missing file parameter")
+        raise invalid("missing file parameter")
     name, content = file
     if not is_unicode(name):
-        raise Refusal(400, "Invalid request: the name of the file is not text")
+        raise invalid("the name of the file is not text")
     path = Path(name.replace("\\", "/"))
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
-        raise Refusal(400, f"Invalid request: file format not supported; {instead(extension)}")
+        raise invalid(f"file format not supported; {instead(extension)}")
     return path, content
 
 

@@ -138,7 +138,7 @@ class Written:
 
     files: dict[str, bytes]
     weights: Weights
-    languages: dict[int, str]  # by our id of the piece that begins a source
+    languages: dict[str, str]  # by the piece that begins a source
     origin: str
 
 
@@ -156,7 +156,12 @@ def write_back(
         config = read_json(folder / "config.json")
         origin = read_json(folder / ORIGIN)
         sides, orders = read_pieces(folder, config, read_generation(folder, config))
-        check_pieces(sides, orders, tokenizers)
+        for side, ids, our_side in zip(sides, orders, tokenizers, strict=True):
+            if our_tokenizer(side, ids, {}).all_pieces != our_side.all_pieces:
+                raise UserError(
+                    "the run has other pieces, as those of a new language; --format ctranslate2 "
+                    "can hold them"
+                )
         was = read_weights(folder, folder, [UNTRAINED])
         changes: dict[str, Any] = {}  # of config.json and generation_config.json
         starts = [ids[BOS] for ids in orders]
@@ -180,20 +185,8 @@ def write_back(
                 if key in stored or key not in config:
                     stored[key] = value
             files[name] = json.dumps(stored, indent=2).encode()
-    languages = {orders[0].index(piece): code for code, piece in sides[0].languages.items()}
+    languages = {sides[0].pieces[piece]: code for code, piece in sides[0].languages.items()}
     return Written(files, weights, languages, " ".join(str(origin.get("origin")).split()))
-
-
-def check_pieces(
-    sides: Sequence[Vocabulary], orders: Sequence[Sequence[int]], tokenizers: Tokenizers
-) -> None:
-    """Raise UserError unless a folder has the pieces of a run."""
-    for side, ids, ours in zip(sides, orders, tokenizers, strict=True):
-        if our_tokenizer(side, ids, {}).all_pieces != ours.all_pieces:
-            raise UserError(
-                "the run has other pieces, as those of a new language; --format ctranslate2 can "
-                "hold them"
-            )
 
 
 def has_equal_ends(ours: Weights) -> bool:
