@@ -20,8 +20,6 @@ import nmt
 from nmt import cli
 from nmt.commands.export import with_ctranslate2
 from nmt.convert.pretrained.folder import read_pretrained
-from nmt.convert.pretrained.m2m100 import M2M100
-from nmt.corpus.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, UNK
 from nmt.errors import UserError
 
@@ -529,25 +527,3 @@ def test_an_own_export_comes_back(trained, tmp_path, capfd):
         for run in (before, after)
     ]
     assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize(
-    ("sources", "targets"),
-    [
-        (["de"], ["en"]),
-        (["de", "en"], ["en", "de"]),
-        (["de", "en", "fr"], ["en"]),
-        (["de", "en"], ["en"]),
-    ],
-)
-def test_each_direction_between_two_languages_has_its_beginnings(sources, targets):
-    """A single one needs no tag."""
-    ids = {"de": 11, "en": 12, "fr": 13}
-    of_source, of_target = M2M100().prefixes(ids, sources, targets)
-    directions = [(here, there) for here in sources for there in targets if here != there]
-    if len(directions) == 1:
-        assert list(of_source) == [""]
-    else:
-        assert sorted(of_source) == sorted(language_tag(there, here) for here, there in directions)
-    begins = sorted(zip(of_source.values(), of_target.values(), strict=True))
-    assert begins == sorted(([ids[here]], [ids[there]]) for here, there in directions)

@@ -439,6 +439,7 @@ def test_the_tag_of_opus_in_training_text(folders, tmp_path):
     [
         (["de"], ["en"], {"": ("de", "en")}),
         (["de", "en"], ["en"], {"": ("de", "en")}),
+        (["de", "en", "fr"], ["en"], {"<de2en>": ("de", "en"), "<fr2en>": ("fr", "en")}),
         (["deu"], ["eng", "fr"], {"<deu2eng>": ("de", "en"), "<deu2fr>": ("de", "fr")}),
         (["de", "en"], ["de", "en"], {"<de2en>": ("de", "en"), "<en2de>": ("en", "de")}),
     ],
