@@ -50,6 +50,7 @@ not make: it may change them.
 
 class ArgosExport(CTranslate2Export):
     format = "argos"
+    holds_table = True
 
     @property
     def pair(self) -> str:
@@ -80,10 +81,6 @@ class ArgosExport(CTranslate2Export):
     def check_packages(cls) -> None:
         super().check_packages()
         require_packages("onnx")
-
-    def check(self) -> None:
-        super().check()
-        self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         source = find_language(self.config.data.source)

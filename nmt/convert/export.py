@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -94,6 +94,8 @@ class Export:
     format = ""
     content = ""  # the file in the folder that is the export; "": the whole folder
     held = ""  # a sentence about the models that the format can hold
+    # whether it can hold the table of characters of a tokenizer; None: whatever a tokenizer has
+    holds_table: ClassVar[bool | None] = None
 
     def __post_init__(self) -> None:
         self.licence = self.licence or carried_licence(self.pretrained)
@@ -153,6 +155,7 @@ class Export:
 
     def check(self) -> None:
         """Raise UserError where a package is missing, or the format cannot hold this model."""
+        self.check_tokenizers()
         self.check_packages()
         reason = self.misfit(self.config, is_imported=False)
         advice = f"{self.held} {hold_every_model()}"
@@ -163,15 +166,16 @@ class Export:
             text = f"This run cannot be exported with --format {self.format}: {reason}. {advice}"
             raise UserError(" ".join(text.split()))
 
-    def check_tokenizers(self, with_table: bool) -> None:
+    def check_tokenizers(self) -> None:
         """Raise UserError for tokenizers that the format cannot hold.
 
         Sentences begin with a language there, or a tokenizer has a table of characters of its own.
-        `with_table`: the format can hold the latter.
         """
+        if self.holds_table is None:
+            return
         for side in self.translator.tokenizers:
             has_prefix = any(side.prefixes.values())
-            if has_prefix or side.added or side.normalizes and not with_table:
+            if has_prefix or side.added or side.normalizes and not self.holds_table:
                 raise UserError(
                     f"The tokenizers of this run were imported, and --format {self.format} cannot "
                     "hold them; ctranslate2 can, and hf where the folder `pretrained` of the run "

@@ -95,6 +95,7 @@ class HtmlExport(Export):
         return OnnxExport(self.translator, self.config, stored)
 
     format = "html"
+    holds_table = False
 
     @property
     def versions(self) -> dict[str, str]:
@@ -117,10 +118,6 @@ class HtmlExport(Export):
     @classmethod
     def check_downloads(cls) -> None:
         read_runtime()  # npm keeps it for the export
-
-    def check(self) -> None:
-        self.check_tokenizers(with_table=False)
-        self.onnx.check()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         (folder / self.content).write_text(self.page(folder, provenance), encoding="utf-8")

@@ -99,6 +99,7 @@ class HuggingFaceExport(Export):
     """The folder; `repository`: OWNER/NAME on the hub, where it will be uploaded to."""
 
     format = "hf"
+    holds_table = False
     repository: str | None = None
 
     @cached_property
@@ -157,7 +158,6 @@ class HuggingFaceExport(Export):
 
     def check(self) -> None:
         if not self.imported:
-            self.check_tokenizers(with_table=False)
             super().check()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:

@@ -336,6 +336,7 @@ class OnnxExport(Export):
     """The folder; `quantization` is the number format of its matrices."""
 
     format = "onnx"
+    holds_table = True
 
     @property
     def versions(self) -> dict[str, str]:
@@ -344,10 +345,6 @@ class OnnxExport(Export):
     @classmethod
     def check_packages(cls) -> None:
         require_packages()
-
-    def check(self) -> None:
-        super().check()
-        self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         graphs = export_graphs(self.translator.model)

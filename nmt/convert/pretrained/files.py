@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import UserError
+from nmt.errors import UserError, report_os_error
 
 HUB = "hf:"
 # Small files, which nmt export writes back
@@ -29,18 +29,23 @@ WEIGHTS = [
     "pytorch_model.bin.index.json",
 ]
 INDEX = ".index.json"
-MAX_JSON = 1 << 27  # bytes
+MAX_BYTES = 1 << 27  # of a small file
 
 
-def kept_files(folder: Path) -> list[Path]:
-    """The small files of a folder of transformers; raises UserError."""
+def kept_files(folder: Path) -> dict[str, bytes]:
+    """The small files of a folder of transformers by their names; raises UserError."""
     paths: set[Path] = set()
     for pattern in KEPT:
         paths.update(folder.glob(pattern))
-    for path in sorted(paths):
-        if path.stat().st_size > MAX_JSON:
-            raise UserError(f"{path} is larger than {MAX_JSON >> 20} MiB.")
-    return sorted(paths)
+    return {path.name: read_small(path) for path in sorted(paths)}
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a file; raises UserError for one that cannot be read, or is too large."""
+    with report_os_error(f"{path.name} cannot be read"):
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+        return path.read_bytes()
 
 
 def shard_names(index: Path) -> list[str]:
@@ -68,12 +73,9 @@ def read_optional(path: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; raises UserError."""
     try:
-        if path.stat().st_size > MAX_JSON:
-            raise UserError(f"{path.name} is larger than {MAX_JSON >> 20} MiB")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
-        raise UserError(f"{path.name} cannot be read: {reason}") from None
+        content = json.loads(read_small(path).decode())
+    except (ValueError, RecursionError):
+        raise UserError(f"{path.name} cannot be read: it is not JSON") from None
     if not isinstance(content, dict):
         raise UserError(f"{path.name} does not hold an object")
     return content

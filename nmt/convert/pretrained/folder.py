@@ -126,8 +126,8 @@ def read_pretrained(
 def keep_files(source: Path, folder: Path, untrained: Weights, origin: str) -> None:
     """Copy what `write_back` needs besides the run into a new folder; raises UserError."""
     folder.mkdir()
-    for path in kept_files(source):
-        (folder / path.name).write_bytes(path.read_bytes())
+    for name, content in kept_files(source).items():
+        (folder / name).write_bytes(content)
     save_file(untrained, folder / UNTRAINED)
     (folder / ORIGIN).write_text(json.dumps({"origin": origin}), encoding="utf-8")
 
@@ -177,7 +177,7 @@ def write_back(
         weights = {name: now[name].to(torch.float32, copy=True) for name in was}
         changes |= {name: "float32" for name in ("dtype", "torch_dtype") if name in config}
 
-    files = {path.name: path.read_bytes() for path in kept_files(folder)}
+    files = kept_files(folder)
     for name in ("config.json", "generation_config.json"):
         if changes and name in files:
             stored = read_json(folder / name)

@@ -58,7 +58,7 @@ def download(source: str, name: str, revision: str | None) -> Path:
         patterns = [*small, *weights]
         return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except UserError as error:
-        raise UserError(f"{source} cannot be imported: {error}.") from None
+        raise UserError(f"{source} cannot be imported: {str(error).rstrip('.')}.") from None
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{source} cannot be downloaded: {reason:.300}") from None

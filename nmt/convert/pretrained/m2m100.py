@@ -98,11 +98,7 @@ def by_vocab_json(folder: Path) -> Vocabulary:
     """M2M-100: the pieces of vocab.json, then a tag for each language; raises UserError."""
     pieces = inverse(read_json(folder / "vocab.json"))
     model = read_sentencepiece(folder / "sentencepiece.bpe.model")
-    languages = {}
-    for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"], len(pieces)):
-        languages[code] = number
-        pieces[number] = f"__{code}__"
-    return Vocabulary(pieces, model, languages=languages)
+    return with_languages(pieces, model, "m2m_100", "__{}__")
 
 
 def by_sentencepiece(model: Any) -> Vocabulary:
@@ -111,10 +107,15 @@ def by_sentencepiece(model: Any) -> Vocabulary:
     It has fairseq's four pieces, those of the model, the languages, and <mask>.
     """
     own = [each.piece for each in model.pieces if each.type not in (UNKNOWN, CONTROL)]
-    pieces = dict(enumerate([*FAIRSEQ, *own]))
+    side = with_languages(dict(enumerate([*FAIRSEQ, *own])), model, "nllb_200", "{}")
+    side.pieces[len(side.pieces)] = "<mask>"
+    return side
+
+
+def with_languages(pieces: dict[int, str], model: Any, family: str, piece: str) -> Vocabulary:
+    """A vocabulary whose languages are behind its other pieces, in the known order."""
     languages = {}
-    for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"], len(pieces)):
+    for number, code in enumerate(KNOWN_LANGUAGES[family], len(pieces)):
         languages[code] = number
-        pieces[number] = code
-    pieces[len(pieces)] = "<mask>"
+        pieces[number] = piece.format(code)
     return Vocabulary(pieces, model, languages=languages)

@@ -66,21 +66,20 @@ def trim_files(
         kept.append([each for each in sorted(set(ids)) if side.pieces.get(each) not in unneeded])
 
     trimmed.mkdir()
-    for path in kept_files(folder):
-        ids = kept[path.name in TARGET_FILES]
-        content = path.read_bytes()
-        if path.suffix in (".spm", ".model"):
+    for name, content in kept_files(folder).items():
+        ids = kept[name in TARGET_FILES]
+        if name.endswith((".spm", ".model")):
             content = without_pieces(content, unneeded)
-        elif path.suffix == ".json":
-            stored = read_json(path)
-            if path.name == "config.json":
+        elif name.endswith(".json"):
+            stored = read_json(folder / name)
+            if name == "config.json":
                 stored["vocab_size"] = len(kept[0])
                 if "decoder_vocab_size" in stored:
                     stored["decoder_vocab_size"] = len(kept[1])
             new = {number: place for place, number in enumerate(ids)}
-            changed = with_ids(path.name, stored, new)
+            changed = with_ids(name, stored, new)
             content = json.dumps(changed, ensure_ascii=False, indent=2).encode()
-        (trimmed / path.name).write_bytes(content)
+        (trimmed / name).write_bytes(content)
     return kept
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import sentencepiece
 
 from nmt.convert.argos import read_model
-from nmt.convert.pretrained.files import MAX_JSON, read_optional, unreadable
+from nmt.convert.pretrained.files import read_optional, read_small, unreadable
 from nmt.data.subword_sampling import SPACE, UNKNOWN_PENALTY
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -46,16 +46,14 @@ class Vocabulary:
 
 def read_sentencepiece(path: Path) -> Any:
     """A SentencePiece model as a message; raises UserError for what is damaged or empty."""
+    content = read_small(path)
     try:
-        if path.stat().st_size > MAX_JSON:
-            raise UserError(f"it is larger than {MAX_JSON >> 20} MiB")
-        content = path.read_bytes()
         if not content:
             raise UserError("it is empty")
         sentencepiece.SentencePieceProcessor(model_proto=content)
         return read_model(content)
     except Exception as error:
-        # OSError, UserError, RuntimeError of sentencepiece, DecodeError of protobuf
+        # UserError, RuntimeError of sentencepiece, DecodeError of protobuf
         raise unreadable(path.name, error) from None
 
 
