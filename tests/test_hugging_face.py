@@ -22,7 +22,7 @@ from nmt.convert.hugging_face import (
     tokenizer_json,
 )
 from nmt.convert.pretrained.folder import read_pretrained
-from nmt.convert.pretrained.vocabulary import by_tokenizer_json, order, our_tokenizer
+from nmt.convert.pretrained.vocabulary import by_tokenizer_json, numbered, our_tokenizer
 from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
@@ -268,7 +268,7 @@ def test_a_tokenizer_is_read_back_from_its_json(both, request):
     theirs.add_tokens(["«x»"])
     theirs.add_special_tokens(["<mask>"])
     side = by_tokenizer_json(json.loads(theirs.to_str()), None)
-    again = our_tokenizer(side, order(side, BOS, ours.size + 2), {})
+    again = our_tokenizer(numbered(side, BOS, ours.size + 2), {})
     assert again.lowercase == ours.lowercase and side.added == {ours.size}
     assert again.all_pieces[: ours.size] == ours.all_pieces
     space = theirs.token_to_id("▁")

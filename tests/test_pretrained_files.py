@@ -342,12 +342,12 @@ def test_nllb_without_tokenizer_json(tmp_path):
     codes = KNOWN_LANGUAGES["nllb_200"]
     first = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size() + 1
     assert len(codes) == 202 and sorted(ours.all_pieces) == sorted(wanted.all_pieces)
-    (_, order), _ = read_pieces(
+    _, side = read_pieces(
         tmp_path / "model",
         {"model_type": "m2m_100", "vocab_size": 1000},
         {"decoder_start_token_id": 2},
     )
-    assert [order.pieces[number] for number in range(first, first + 202)] == codes
+    assert [side.pieces[number] for number in range(first, first + 202)] == codes
 
 
 def test_generation_config_wins(copy, tmp_path):

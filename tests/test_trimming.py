@@ -55,11 +55,11 @@ def is_cherokee(piece: str) -> bool:
 
 def silence(folder: Path) -> None:
     """Keep a random model from writing Cherokee, and rows without a piece, as often as all else."""
-    _, _, sides, orders = read_small_files(folder)
+    _, _, sides = read_small_files(folder)
     weights = load_file(folder / "model.safetensors")
     for name in weights.keys() & {*TABLES, BIAS}:
         side = "encoder" not in name
-        for number in orders[side]:
+        for number in sides[side].ids:
             piece = sides[side].pieces.get(number)
             if piece is None or is_cherokee(piece):
                 rows = weights[name] if name != BIAS else weights[name][0]
@@ -254,8 +254,8 @@ def test_what_a_text_needs(text, tmp_path, monkeypatch):
     scores = {piece: float(score) for piece, score in SCORES.items()}
     model = sentencepiece_model(pieces, scores, special, special)
     model.trainer_spec.model_type = UNIGRAM
-    sides = [Vocabulary(pieces, model)] * 2
-    needed = trim.needed_pieces(scores, sides, [list(pieces)] * 2, [tmp_path / "text"])
+    sides = [Vocabulary(pieces, model, ids=list(pieces))] * 2
+    needed = trim.needed_pieces(scores, sides, [tmp_path / "text"])
     assert needed == NEEDS[text]
 
 

@@ -23,7 +23,7 @@ from nmt.convert.pretrained.model import (
 )
 from nmt.convert.pretrained.new_language import NewLanguage, add_language
 from nmt.convert.pretrained.trim import trim_files, trim_weights
-from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer
+from nmt.convert.pretrained.vocabulary import Vocabulary, numbered, our_tokenizer
 from nmt.convert.pretrained.weights import Weights, read_weights
 from nmt.data.tokenizer import BOS, EOS, Tokenizers
 from nmt.errors import UserError
@@ -66,11 +66,11 @@ def read_pretrained(
     have and that are not `new`.
     """
     try:
-        config, generation, sides, orders = read_small_files(folder)
+        config, generation, sides = read_small_files(folder)
         family = family_of(config)
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
-            languages = our_languages(sides[0], orders[0])
+            languages = sides[0].our_languages
             if not target and not languages:
                 target = [names[1]]
             prefixes = family.prefixes(languages, source, target)
@@ -85,22 +85,21 @@ def read_pretrained(
             small = scratch / "trimmed"
             pieces = count_pieces(sides)
             parameters = weights.count_parameters()
-            trim_weights(weights, trim_files(folder, small, sides, orders, texts))
-            config, generation, sides, orders = read_small_files(small)
-            prefixes = family.prefixes(our_languages(sides[0], orders[0]), source, target)
+            trim_weights(weights, trim_files(folder, small, sides, texts))
+            config, generation, sides = read_small_files(small)
+            prefixes = family.prefixes(sides[0].our_languages, source, target)
             trimmed = (
                 f"trimmed to {count_pieces(sides):,} of {pieces:,} pieces and "
                 f"{weights.count_parameters():,} of {parameters:,} parameters"
             )
-        known = len(orders[0])
+        known = len(sides[0].ids)
         if new is not None:
-            start = orders[0][BOS]
-            size = add_language(sides[0], weights, integer(config, "vocab_size"), start, new)
-            orders = [order(sides[0], start, size)] * 2
-            prefixes = family.prefixes(our_languages(sides[0], orders[0]), source, target)
-        tokenizers = Tokenizers(*map(our_tokenizer, sides, orders, prefixes))
+            size = add_language(sides[0], weights, new)
+            sides = [numbered(sides[0], sides[0].ids[BOS], size)] * 2
+            prefixes = family.prefixes(sides[0].our_languages, source, target)
+        tokenizers = Tokenizers(*map(our_tokenizer, sides, prefixes))
         options = model_options(config, family, weights, tokenizers.joint)
-        ours = our_weights(weights, options, orders)
+        ours = our_weights(weights, options, [side.ids for side in sides])
         trained = trained_names(options, weights)
         for name in weights:
             if LAYER.match(name) and name not in trained:
@@ -155,15 +154,16 @@ def write_back(
     try:
         config = read_json(folder / "config.json")
         origin = read_json(folder / ORIGIN)
-        sides, orders = read_pieces(folder, config, read_generation(folder, config))
-        for side, ids, our_side in zip(sides, orders, tokenizers, strict=True):
-            if our_tokenizer(side, ids, {}).all_pieces != our_side.all_pieces:
+        sides = read_pieces(folder, config, read_generation(folder, config))
+        for side, our_side in zip(sides, tokenizers, strict=True):
+            if our_tokenizer(side, {}).all_pieces != our_side.all_pieces:
                 raise UserError(
                     "the run has other pieces, as those of a new language; --format ctranslate2 "
                     "can hold them"
                 )
         was = read_weights(folder, folder, [UNTRAINED])
         changes: dict[str, Any] = {}  # of config.json and generation_config.json
+        orders = [side.ids for side in sides]
         starts = [ids[BOS] for ids in orders]
         if starts[1] == orders[1][EOS] and not has_equal_ends(ours):
             starts = [side.id_of("<s>") for side in sides]
@@ -197,11 +197,11 @@ def has_equal_ends(ours: Weights) -> bool:
 
 def read_small_files(
     folder: Path,
-) -> tuple[dict[str, Any], dict[str, Any], Sequence[Vocabulary], list[list[int]]]:
-    """Configuration, search, vocabularies, and their ids by ours; raises UserError."""
+) -> tuple[dict[str, Any], dict[str, Any], list[Vocabulary]]:
+    """Configuration, search, and the vocabularies with our ids; raises UserError."""
     config = check_folder(folder)
     generation = read_generation(folder, config)
-    return config, generation, *read_pieces(folder, config, generation)
+    return config, generation, read_pieces(folder, config, generation)
 
 
 def count_pieces(sides: Sequence[Vocabulary]) -> int:
@@ -225,8 +225,8 @@ def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_pieces(
     folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any]
-) -> tuple[Sequence[Vocabulary], list[list[int]]]:
-    """The vocabularies of source and target, and their id of each of ours; raises UserError."""
+) -> list[Vocabulary]:
+    """The vocabularies of source and target with our ids; raises UserError."""
     sides = family_of(config).read_vocabularies(folder)
     sizes = [
         integer(config, "vocab_size"),
@@ -244,9 +244,4 @@ def read_pieces(
             f"its sentences end with the piece {str(stored):.40} (eos_token_id), which is not "
             f"</s>, {end}"
         )
-    return sides, [order(*each) for each in zip(sides, starts, sizes, strict=True)]
-
-
-def our_languages(side: Vocabulary, ids: Sequence[int]) -> dict[str, int]:
-    """Our id of the piece of each language, by its code."""
-    return {code: ids.index(piece) for code, piece in side.languages.items()}
+    return list(map(numbered, sides, starts, sizes))

@@ -17,7 +17,6 @@ from nmt.convert.pretrained.vocabulary import (
     UNIGRAM,
     USER_DEFINED,
     Vocabulary,
-    order,
     our_tokenizer,
 )
 from nmt.convert.pretrained.weights import StoredWeights
@@ -39,10 +38,8 @@ class NewLanguage:
     pieces: int  # learnt from the text, besides its characters
 
 
-def add_language(
-    side: Vocabulary, weights: StoredWeights, size: int, start: int, new: NewLanguage
-) -> int:
-    """Add a language and the pieces of its script behind the `size` ids of a model.
+def add_language(side: Vocabulary, weights: StoredWeights, new: NewLanguage) -> int:
+    """Add a language and the pieces of its script behind the ids of a model.
 
     Returns how many ids there are then. Only pieces with a character that no old piece has are
     added: all other text keeps its pieces. Those of a unigram model keep their log-probabilities,
@@ -65,23 +62,25 @@ def add_language(
         )
 
     # A tokenizer for which a piece begins a word where it begins with ▁, and only there
-    ids = order(side, start, size)
     unjoined = type(side.model)()
     unjoined.CopyFrom(side.model)
     unjoined.normalizer_spec.add_dummy_prefix = False
     unjoined.normalizer_spec.remove_extra_whitespaces = False
-    before = our_tokenizer(replace(side, model=unjoined), ids, {})
+    before = our_tokenizer(replace(side, model=unjoined), {})
 
     added = new_pieces(side, before, new, kind)
     for piece, score in added.items():
         side.model.pieces.add(piece=piece, score=score, type=NORMAL)
+    size = max(side.ids) + 1
     related = side.languages[new.related]
     tag = side.pieces[related].replace(new.related, new.code)
     side.languages[new.code] = size
     side.pieces |= dict(enumerate([tag, *added], size))
 
     divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
-    weights.change(TABLES, lambda name, table: with_rows(name, table[:size], ids, related, divided))
+    weights.change(
+        TABLES, lambda name, table: with_rows(name, table[:size], side.ids, related, divided)
+    )
     return size + 1 + len(added)
 
 

@@ -47,7 +47,6 @@ def trim_files(
     folder: Path,
     trimmed: Path,
     sides: Sequence[Vocabulary],
-    orders: Sequence[Sequence[int]],
     texts: Sequence[Path],
 ) -> list[list[int]]:
     """Write the small files of a model into a new folder without the pieces that are not needed.
@@ -56,14 +55,15 @@ def trim_files(
     UserError for what cannot be read, and for a text that has nothing of the model's languages.
     """
     of_text = text_pieces(sides[0]) | text_pieces(sides[1])
-    needed = needed_pieces(of_text, sides, orders, texts)
+    needed = needed_pieces(of_text, sides, texts)
     for name in CONFIGURATIONS:
         for number in named_ids(read_optional(folder / name)):
             needed.add(sides[1].pieces.get(number, ""))
     unneeded = of_text.keys() - needed
     kept = []
-    for side, ids in zip(sides, orders, strict=True):
-        kept.append([each for each in sorted(set(ids)) if side.pieces.get(each) not in unneeded])
+    for side in sides:
+        ids = sorted(set(side.ids))
+        kept.append([each for each in ids if side.pieces.get(each) not in unneeded])
 
     trimmed.mkdir()
     for name, content in kept_files(folder).items():
@@ -102,7 +102,6 @@ def text_pieces(side: Vocabulary) -> dict[str, float]:
 def needed_pieces(
     of_text: Mapping[str, float],
     sides: Sequence[Vocabulary],
-    orders: Sequence[Sequence[int]],
     texts: Sequence[Path],
 ) -> set[str]:
     """Those pieces of text that some texts need; raises UserError."""
@@ -112,9 +111,9 @@ def needed_pieces(
         scores = text_pieces(side)
         needed.add(min(scores, key=scores.__getitem__, default=""))
 
-    tokenizers = [our_tokenizer(sides[0], orders[0], {})]
-    if sides[1] is not sides[0]:
-        tokenizers.append(our_tokenizer(sides[1], orders[1], {}))
+    tokenizers = [our_tokenizer(sides[0], {})]
+    if sides[1].model is not sides[0].model:
+        tokenizers.append(our_tokenizer(sides[1], {}))
     characters: Counter[str] = Counter()
     for path in texts:
         found: set[str] = set()

@@ -3,7 +3,7 @@
 import base64
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,13 @@ class Vocabulary:
     languages: dict[str, int] = field(default_factory=dict)
     # words that are one piece each, wherever they stand
     added: set[int] = field(default_factory=set)
+    # for each of our ids, theirs; `numbered` sets them
+    ids: list[int] = field(default_factory=list)
+
+    @property
+    def our_languages(self) -> dict[str, int]:
+        """Our id of the piece of each language, by its code."""
+        return {code: self.ids.index(piece) for code, piece in self.languages.items()}
 
     def id_of(self, piece: str) -> int:
         """The id of a piece; raises UserError where there is none."""
@@ -190,20 +197,19 @@ def add_tokens(side: Vocabulary, folder: Path) -> None:
             side.added.add(number)
 
 
-def order(side: Vocabulary, start: int, size: int) -> list[int]:
-    """For each of our ids, theirs.
+def numbered(side: Vocabulary, start: int, size: int) -> Vocabulary:
+    """The same pieces with our ids.
 
     The order is <pad>, <unk>, the piece that the decoder starts with, </s>, and the others.
     """
     if max(*side.pieces, start) >= size:
         raise UserError(f"its vocabulary has {max(side.pieces) + 1} pieces and its model {size}")
     first = [start if piece == "<s>" else side.id_of(piece) for piece in SPECIAL]
-    return first + [number for number in range(size) if number not in first]
+    others = [number for number in range(size) if number not in first]
+    return replace(side, ids=first + others)
 
 
-def our_tokenizer(
-    side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, Sequence[int]]
-) -> Tokenizer:
+def our_tokenizer(side: Vocabulary, prefixes: Mapping[str, Sequence[int]]) -> Tokenizer:
     """The tokenizer with our ids.
 
     Pieces that the SentencePiece model does not have, those of the other language, stand for text,
@@ -217,7 +223,7 @@ def our_tokenizer(
     known = {each.piece: each for each in side.model.pieces}
     rare = min(each.score for each in side.model.pieces) - UNKNOWN_PENALTY
     del message.pieces[:]
-    for place, number in enumerate(ids):
+    for place, number in enumerate(side.ids):
         piece = side.pieces.get(number, f"<{number}>")
         if place < len(SPECIAL):
             kind = UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL
@@ -236,6 +242,6 @@ def our_tokenizer(
     trainer = message.trainer_spec
     trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = range(len(SPECIAL))
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL
-    trainer.vocab_size = len(ids)
+    trainer.vocab_size = len(side.ids)
     added = [side.pieces[number] for number in sorted(side.added)]
     return Tokenizer(message.SerializeToString(), side.lowercase, prefixes, added)

@@ -122,10 +122,7 @@ def rewrite(path: Path, copy: Path) -> dict[str, str]:
     shared = shared_names(named)
     distinct = {name: tensor for name, tensor in named.items() if name not in shared}
     size = sum(tensor.nbytes for tensor in distinct.values())
-    if size > path.stat().st_size:
-        raise UserError(
-            f"{path.name} cannot be read: its tensors have {size} bytes, more than the file"
-        )
+    check_size(path, size, "tensors")
     save_file({name: own_memory(tensor) for name, tensor in distinct.items()}, copy)
     return shared
 
@@ -145,8 +142,13 @@ def is_mappable(path: Path) -> bool:
         return False
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
+    check_size(path, size, "entries")
+    return True
+
+
+def check_size(path: Path, size: int, parts: str) -> None:
+    """Raise UserError where the parts of a file are larger than the file."""
     if size > path.stat().st_size:
         raise UserError(
-            f"{path.name} cannot be read: its entries have {size} bytes, more than the file"
+            f"{path.name} cannot be read: its {parts} have {size} bytes, more than the file"
         )
-    return True
