@@ -94,8 +94,7 @@ def read_pretrained(
             )
         known = len(sides[0].ids)
         if new is not None:
-            size = add_language(sides[0], weights, new)
-            sides = [numbered(sides[0], sides[0].ids[BOS], size)] * 2
+            sides = [add_language(sides[0], weights, new)] * 2
             prefixes = family.prefixes(sides[0].our_languages, source, target)
         tokenizers = Tokenizers(*map(our_tokenizer, sides, prefixes))
         options = model_options(config, family, weights, tokenizers.joint)

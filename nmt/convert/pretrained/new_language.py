@@ -17,12 +17,13 @@ from nmt.convert.pretrained.vocabulary import (
     UNIGRAM,
     USER_DEFINED,
     Vocabulary,
+    numbered,
     our_tokenizer,
 )
 from nmt.convert.pretrained.weights import StoredWeights
 from nmt.corpus.languages import describe_codes
 from nmt.corpus.parallel_text import read_lines
-from nmt.data.tokenizer import UNK, Tokenizer
+from nmt.data.tokenizer import BOS, UNK, Tokenizer
 from nmt.errors import UserError
 
 NOISE = 0.1  # of rows near the mean of a table, in its standard deviations
@@ -38,10 +39,10 @@ class NewLanguage:
     pieces: int  # learnt from the text, besides its characters
 
 
-def add_language(side: Vocabulary, weights: StoredWeights, new: NewLanguage) -> int:
+def add_language(side: Vocabulary, weights: StoredWeights, new: NewLanguage) -> Vocabulary:
     """Add a language and the pieces of its script behind the ids of a model.
 
-    Returns how many ids there are then. Only pieces with a character that no old piece has are
+    Only pieces with a character that no old piece has are
     added: all other text keeps its pieces. Those of a unigram model keep their log-probabilities,
     and merges of BPE come after the old ones. A row of a table is the mean of those of the pieces
     that the text was divided into, where <unk> is a random row near the mean of the table. Raises
@@ -81,7 +82,7 @@ def add_language(side: Vocabulary, weights: StoredWeights, new: NewLanguage) -> 
     weights.change(
         TABLES, lambda name, table: with_rows(name, table[:size], side.ids, related, divided)
     )
-    return size + 1 + len(added)
+    return numbered(side, side.ids[BOS], size + 1 + len(added))
 
 
 def new_pieces(
