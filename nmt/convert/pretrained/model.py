@@ -67,6 +67,8 @@ def model_options(
     if not config.get("scale_embedding"):
         raise UserError("its scale_embedding is false, while embeddings here are multiplied by √D")
     names = table_names(weights)
+    for name in names:
+        find_weight(weights, name)  # a quantized one may have no comparison
     ties = weights.are_equal(*names[1:]) and (not joint or weights.are_equal(*names[:2]))
     table = weights.get(POSITIONS["source_positions.table"])
     learned = family.has_learned_positions and not is_sinusoidal(table, size)
