@@ -7,7 +7,7 @@ import argparse
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from nmt import __version__
@@ -192,10 +192,9 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        add_value(
+        add_option(
             command,
-            "overrides",
-            "FILE|KEY=VALUE",
+            "overrides FILE|KEY=VALUE",
             "files of pairs, such as pairs.tmx; settings, such as model=bahdanau (see below)",
             nargs="*",
         )
@@ -203,27 +202,22 @@ def make_parser() -> argparse.ArgumentParser:
             "-m", "--multirun", action="store_true", help="run once for each combination of KEY=A,B"
         )
         if name == "audit":
-            add_value(
+            add_options(
                 command,
-                "--clean",
-                "PREFIX",
-                "write the training pairs that pass to PREFIX.LANGUAGE, the others to "
-                "PREFIX.rejected.tsv",
-            )
-            add_value(
-                command,
-                "--forward",
-                "RUN",
-                "a run that translates from source to target: report what it finds improbable",
-            )
-            add_value(
-                command,
-                "--backward",
-                "RUN",
-                "with or without --forward: the same, from target to source",
+                {
+                    "--clean PREFIX": (
+                        "write the training pairs that pass to PREFIX.LANGUAGE, the others to "
+                        "PREFIX.rejected.tsv"
+                    ),
+                    "--forward RUN": (
+                        "a run that translates from source to target: report what it finds "
+                        "improbable"
+                    ),
+                    "--backward RUN": "with or without --forward: the same, from target to source",
+                },
             )
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
-    for name, purpose, add_options in (
+    for name, purpose, add in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "score a run with BLEU, chrF and other metrics", add_evaluate),
         ("score", "say how probable a model finds given translations", add_score),
@@ -257,25 +251,28 @@ def make_parser() -> argparse.ArgumentParser:
         ("completion", "print the script for shell completion", add_completion),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
-        add_options(command)
+        add(command)
         command.set_defaults(command=name, module=MODULES.get(name, name))
     return parser
 
 
-def add_value(
-    parser: argparse._ActionsContainer, name: str, metavar: str, help: str, **more: Any
-) -> None:
-    """Add an option or a positional argument with a value."""
-    kind = more.pop("type", TYPES.get(metavar, str))
-    parser.add_argument(name, metavar=metavar, help=help, type=kind, **more)
+def add_option(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) -> None:
+    """Add an option such as `--input FILE`, a switch `--heads`, or a positional `name RUN`."""
+    name, _, metavar = usage.partition(" ")
+    if metavar:
+        kind = more.pop("type", TYPES.get(metavar, str))
+        parser.add_argument(name, metavar=metavar, help=help, type=kind, **more)
+    else:
+        parser.add_argument(name, action="store_true", help=help)
 
 
-def add_switch(parser: argparse._ActionsContainer, name: str, help: str) -> None:
-    parser.add_argument(name, action="store_true", help=help)
+def add_options(parser: argparse._ActionsContainer, helps: Mapping[str, str]) -> None:
+    for usage, help in helps.items():
+        add_option(parser, usage, help)
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "--runs", "DIR", "folder of the runs (default: runs)", default="runs")
+    add_option(parser, "--runs DIR", "folder of the runs (default: runs)", default="runs")
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
@@ -289,15 +286,14 @@ def add_completion(parser: argparse.ArgumentParser) -> None:
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "name", "RUN", "name of a run, folder, checkpoint file, or latest")
+    add_option(parser, "name RUN", "name of a run, folder, checkpoint file, or latest")
     add_runs(parser)
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
-    add_value(
+    add_option(
         parser,
-        "name",
-        "RUN",
+        "name RUN",
         "name of a run, folder, checkpoint file, or latest; RUN,RUN: an ensemble",
     )
     add_runs(parser)
@@ -305,122 +301,119 @@ def add_ensemble(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     add_ensemble(parser)
-    add_value(parser, "--beam", "N", "hypotheses of the beam search (default: the run's)")
-    add_value(parser, "--batch-tokens", "N", "source positions × beam in one batch")
+    add_options(
+        parser,
+        {
+            "--beam N": "hypotheses of the beam search (default: the run's)",
+            "--batch-tokens N": "source positions × beam in one batch",
+        },
+    )
 
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    add_value(
+    add_option(
         parser,
-        "sentences",
-        "SENTENCE",
+        "sentences SENTENCE",
         "a sentence to translate; without any, --input or stdin is read",
         nargs="*",
         default=[],
     )
-    add_value(parser, "--input", "FILE", "text to translate, one sentence a line, plain or packed")
-    add_value(
+    add_options(
         parser,
-        "--document",
-        "FILE",
-        "translate a document (text, Markdown, HTML, subtitles, Office …) and keep its markup",
+        {
+            "--input FILE": "text to translate, one sentence a line, plain or packed",
+            "--document FILE": (
+                "translate a document (text, Markdown, HTML, subtitles, Office …) and keep its "
+                "markup"
+            ),
+        },
     )
-    add_value(
+    add_option(
         parser,
-        "--documents",
-        "IN… OUT",
+        "--documents IN… OUT",
         "translate documents and folders of documents into a folder",
         action="append",
     )
-    add_value(
+    add_option(
         parser,
-        "--memory",
-        "FILE",
+        "--memory FILE",
         "documents: reuse translations of a TMX or other file of pairs; in XLIFF, also show "
         "similar ones",
     )
     add_direction(parser)
-    add_switch(parser, "--retranslate", "documents: also replace existing translations")
-    add_value(
+    add_option(parser, "--retranslate", "documents: also replace existing translations")
+    add_option(
         parser,
-        "--columns",
-        "FROM:TO",
+        "--columns FROM:TO",
         "tables: columns of texts and of translations, by number or name",
         default="",
     )
     add_output(parser)
     add_format(parser, " with scores, confidences and alignment")
     add_engine(parser)
-    add_value(
+    add_option(
         parser,
-        "--nbest",
-        "N",
+        "--nbest N",
         "the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
         default=1,
     )
     add_candidates(parser)
-    add_value(parser, "--glossary", "FILE", GLOSSARY_HELP)
-    add_value(
+    add_option(parser, "--glossary FILE", GLOSSARY_HELP)
+    add_option(
         parser,
-        "--prefix",
-        "TEXT",
+        "--prefix TEXT",
         "begin every translation with TEXT; the model continues it",
         default="",
     )
-    add_value(
+    add_option(
         parser,
-        "--min-chrf",
-        "X",
-        "with --format jsonl: mark lines with a lower expected chrF, and those that are "
-        "detached or leave words out, as doubtful; in documents they are to review (default: 50)",
+        "--min-chrf X",
+        "with --format jsonl: mark lines with a lower expected chrF, and those that are detached "
+        "or leave words out, as doubtful; in documents they are to review (default: 50)",
         type=number(100),
     )
-    add_switch(
-        parser, "--copy-doubtful", "with --min-chrf: write the source of doubtful lines instead"
+    add_options(
+        parser,
+        {
+            "--copy-doubtful": "with --min-chrf: write the source of doubtful lines instead",
+            "--mark-doubtful": "write (?) after words that are more likely wrong than right",
+            "--weights": "with --format jsonl: also the attention weights between words",
+        },
     )
-    add_switch(
-        parser, "--mark-doubtful", "write (?) after words that are more likely wrong than right"
-    )
-    add_switch(parser, "--weights", "with --format jsonl: also the attention weights between words")
     add_extractor(parser)
     add_words(parser)
 
 
 def add_candidates(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling, and the choice among several translations")
-    add_value(
-        group,
-        "--samples",
-        "N",
-        "draw N translations of each sentence at random, in place of the beam",
+    add_option(
+        group, "--samples N", "draw N translations of each sentence at random, in place of the beam"
     )
-    add_value(
+    add_option(
         group,
-        "--temperature",
-        "T",
+        "--temperature T",
         "draw from p^(1/T): below 1 more probable words, above 1 more variety (default: 1)",
         type=float,
         default=1.0,
     )
-    add_value(group, "--top-k", "K", "draw among the K most probable pieces")
-    add_value(
+    add_option(group, "--top-k K", "draw among the K most probable pieces")
+    add_option(
         group,
-        "--top-p",
-        "P",
-        "draw among the fewest pieces that have the probability P together (default: 0.7; 1: "
-        "all pieces)",
+        "--top-p P",
+        "draw among the fewest pieces that have the probability P together (default: 0.7; 1: all "
+        "pieces)",
         type=number(1),
         default=0.7,
     )
-    add_value(group, "--seed", "S", "another seed, other draws (default: 1)", type=int, default=1)
+    add_option(group, "--seed S", "another seed, other draws (default: 1)", type=int, default=1)
     group.add_argument(
         "--choose",
         choices=("mbr", "reference"),
         help="write one of the samples, or of the beam: mbr: the one that is most like all of "
         "them; reference: the one nearest to --reference (both by chrF)",
     )
-    add_value(group, "--reference", "FILE", "true translations of the file, line by line")
+    add_option(group, "--reference FILE", "true translations of the file, line by line")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -448,12 +441,11 @@ def add_quantization(
 
 def add_score(parser: argparse.ArgumentParser) -> None:
     add_ensemble(parser)
-    add_value(
+    add_option(
         parser,
-        "files",
-        "FILE",
-        "one file of lines SOURCE<TAB>TARGET, or a file of sources and one of targets, plain "
-        "or packed (default: lines SOURCE<TAB>TARGET from stdin)",
+        "files FILE",
+        "one file of lines SOURCE<TAB>TARGET, or a file of sources and one of targets, plain or "
+        "packed (default: lines SOURCE<TAB>TARGET from stdin)",
         nargs="*",
     )
     add_direction(parser)
@@ -465,12 +457,12 @@ def add_score(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="number format of the weights; bfloat16 is faster, and less exact",
     )
-    add_switch(parser, "--tokenized", "with --format jsonl: only spaces separate words")
+    add_option(parser, "--tokenized", "with --format jsonl: only spaces separate words")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "--output", "FILE", "write to FILE instead of stdout", type=output_file)
-    add_switch(parser, "--resume", "continue an interrupted --output FILE")
+    add_option(parser, "--output FILE", "write to FILE instead of stdout", type=output_file)
+    add_option(parser, "--resume", "continue an interrupted --output FILE")
 
 
 def add_format(parser: argparse.ArgumentParser, content: str) -> None:
@@ -480,16 +472,15 @@ def add_format(parser: argparse.ArgumentParser, content: str) -> None:
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    add_value(
+    add_option(
         parser,
-        "file",
-        "FILE",
-        "text in the source language of RUN, one sentence a line (default of distil: the text "
-        "RUN was trained on)",
+        "file FILE",
+        "text in the source language of RUN, one sentence a line (default of distil: the text RUN "
+        "was trained on)",
         nargs="?",
     )
-    add_value(parser, "--output", "PREFIX", "write two files, PREFIX.LANGUAGE", required=True)
-    add_switch(parser, "--resume", "continue after an interruption")
+    add_option(parser, "--output PREFIX", "write two files, PREFIX.LANGUAGE", required=True)
+    add_option(parser, "--resume", "continue after an interruption")
     add_direction(parser)
     add_engine(parser)
     add_candidates(parser)
@@ -497,10 +488,9 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
 
 
 def add_student(parser: argparse.ArgumentParser) -> None:
-    add_value(
+    add_option(
         parser,
-        "overrides",
-        "TEACHER|KEY=VALUE",
+        "overrides TEACHER|KEY=VALUE",
         "a run, RUN,RUN or hf:OWNER/NAME; settings of the training, as of nmt train",
         nargs="*",
     )
@@ -508,60 +498,52 @@ def add_student(parser: argparse.ArgumentParser) -> None:
         "text in the source language, one sentence a line; repeat it for more (default: only the "
         "text TEACHER was trained on)"
     )
-    add_value(parser, "--text", "FILE", text, action="append", default=[])
-    add_value(
+    add_option(parser, "--text FILE", text, action="append", default=[])
+    add_option(
         parser,
-        "--command",
-        "PROGRAM",
+        "--command PROGRAM",
         "instead of TEACHER: a program that answers each line of its stdin with one line",
         dest="command_line",
     )
-    add_value(
+    add_option(
         parser,
-        "--export",
-        "FORMAT,FORMAT",
+        "--export FORMAT,FORMAT",
         "also export the student, as nmt export --format does; several with commas",
         default=[],
     )
 
 
 def add_learn(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "name", "RUN", "name of a run, or its folder")
-    add_value(
+    add_option(parser, "name RUN", "name of a run, or its folder")
+    add_option(
         parser,
-        "words",
-        "FILE|KEY=VALUE",
+        "words FILE|KEY=VALUE",
         "further files of --from; settings of the training, as of nmt train",
         nargs="*",
         default=[],
     )
     add_runs(parser)
-    add_value(
-        parser, "--corrections", "FILE", "accepted corrections of nmt serve --corrections FILE"
-    )
-    add_value(
+    add_option(parser, "--corrections FILE", "accepted corrections of nmt serve --corrections FILE")
+    add_option(
         parser,
-        "--from",
-        "FILE",
-        "corrections in .xlf, .po, .tmx, .tsv or another file of pairs, or SOURCE.docx+EDITED.docx "
-        "and the like",
+        "--from FILE",
+        "corrections in .xlf, .po, .tmx, .tsv or another file of pairs, or "
+        "SOURCE.docx+EDITED.docx and the like",
         dest="files",
         action="append",
         default=[],
     )
-    add_value(
+    add_option(
         parser,
-        "--test",
-        "FILE",
+        "--test FILE",
         "further pairs that must not become worse; needed where the text of the run is gone",
         action="append",
         default=[],
     )
     add_direction(parser)
-    add_value(
+    add_option(
         parser,
-        "--margin",
-        "X",
+        "--margin X",
         "BLEU that a test set of the run may lose (default: 0.5)",
         type=number(100, or_zero=True),
         default=0.5,
@@ -569,13 +551,13 @@ def add_learn(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rollback(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "name", "RUN", "name of a run, or its folder; RUN@N: version N")
+    add_option(parser, "name RUN", "name of a run, or its folder; RUN@N: version N")
     add_runs(parser)
 
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:
     add_synthesis(parser)
-    add_switch(
+    add_option(
         parser,
         "--tag",
         "begin each synthetic source with <bt>; helps with much more synthetic than real text",
@@ -585,7 +567,7 @@ def add_backtranslation(parser: argparse.ArgumentParser) -> None:
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_scored(parser)
-    add_switch(
+    add_option(
         parser, "--noised", "also score the sets with uppercase, lowercase and misspelt sources"
     )
 
@@ -607,61 +589,51 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         help=f"format, and the program that opens it: {'; '.join(opened_by)}",
     )
     files = [name for name, format in FORMATS.items() if format.output == "file"]
-    add_value(
+    add_option(
         parser,
-        "--output",
-        "FOLDER",
+        "--output FOLDER",
         f"new folder, for {', '.join(files)} new file (default: below the run's folder)",
     )
     first = [f"{name}: {format.quantizations[0]}" for name, format in FORMATS.items()]
     add_quantization(parser, quantizations_of_formats(), f"default for {', '.join(first)}")
     for option in options_of_formats():
         names = ", ".join(formats_with(option))
-        add_value(
-            parser,
-            option.flag,
-            option.metavar,
-            f"{names}: {option.help}",
-            dest=option.field,
+        add_option(
+            parser, f"{option.flag} {option.metavar}", f"{names}: {option.help}", dest=option.field
         )
 
 
 def add_direction(parser: argparse.ArgumentParser) -> None:
     for side in ("source", "target"):
-        add_value(parser, f"--{side}", "LANGUAGE", f"the {side} language, if the run has several")
+        add_option(parser, f"--{side} LANGUAGE", f"the {side} language, if the run has several")
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
-    add_value(
+    add_option(
         parser,
-        "name",
-        "SOURCE",
+        "name SOURCE",
         "a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub",
         type=with_home,
     )
-    add_value(parser, "--name", "NAME", "name of the new run", dest="run_name", required=True)
-    add_value(
-        parser, "--source", "LANGUAGE", "source language of a multilingual model; several: de+fr"
-    )
-    add_value(parser, "--target", "LANGUAGE", "target language, in the same form")
-    add_value(
+    add_option(parser, "--name NAME", "name of the new run", dest="run_name", required=True)
+    add_options(
         parser,
-        "--new",
-        "NEW=RELATED",
-        "add a language; its tag starts as a copy of that of RELATED",
+        {
+            "--source LANGUAGE": "source language of a multilingual model; several: de+fr",
+            "--target LANGUAGE": "target language, in the same form",
+            "--new NEW=RELATED": "add a language; its tag starts as a copy of that of RELATED",
+            "--text FILE": "with --new: text in that language, one sentence a line",
+        },
     )
-    add_value(parser, "--text", "FILE", "with --new: text in that language, one sentence a line")
-    add_value(
+    add_option(
         parser,
-        "--pieces",
-        "N",
+        "--pieces N",
         "pieces to learn from --text, besides its characters (default: 2000)",
         default=2000,
     )
-    add_value(
+    add_option(
         parser,
-        "--trim",
-        "TEXT,TEXT",
+        "--trim TEXT,TEXT",
         "keep only the pieces that these texts need; one sentence a line, plain or packed",
         default=[],
     )
@@ -670,33 +642,39 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 def add_align(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    add_value(parser, "sentence", "SOURCE", "source sentence; --source reads a file", nargs="?")
-    add_value(
+    add_option(parser, "sentence SOURCE", "source sentence; --source reads a file", nargs="?")
+    add_option(
         parser,
-        "translation",
-        "TARGET",
+        "translation TARGET",
         "target sentence (default: the model's translation)",
         nargs="?",
     )
-    add_value(parser, "--source", "FILE", "file of sources, one sentence a line")
-    add_value(parser, "--target", "FILE", "file of targets, one sentence a line")
-    add_extractor(parser)
-    add_switch(parser, "--heads", "with --png, --html or --gold: show every head")
-    add_format(parser, " with words, weights and links of each pair")
-    add_value(
-        parser, "--png", "FILE", "write a heatmap; several sentences: FILE-1.png, FILE-2.png, …"
-    )
-    add_value(parser, "--html", "FILE", "write a page that shows what each word attends to")
-    add_switch(parser, "--pharaoh", "print links i-j between words, one line per sentence")
-    add_value(
+    add_options(
         parser,
-        "--threshold",
-        "X",
+        {
+            "--source FILE": "file of sources, one sentence a line",
+            "--target FILE": "file of targets, one sentence a line",
+        },
+    )
+    add_extractor(parser)
+    add_option(parser, "--heads", "with --png, --html or --gold: show every head")
+    add_format(parser, " with words, weights and links of each pair")
+    add_options(
+        parser,
+        {
+            "--png FILE": "write a heatmap; several sentences: FILE-1.png, FILE-2.png, …",
+            "--html FILE": "write a page that shows what each word attends to",
+            "--pharaoh": "print links i-j between words, one line per sentence",
+        },
+    )
+    add_option(
+        parser,
+        "--threshold X",
         "link all words with at least this attention weight (default: one link for each target "
         "word)",
         type=number(1),
     )
-    add_switch(parser, "--links", "with --gold: also print the links of the best layer and step")
+    add_option(parser, "--links", "with --gold: also print the links of the best layer and step")
     add_words(parser)
     drawn = (
         "gold links in Pharaoh format: print the error rate of each layer and step; with --png or "
@@ -706,15 +684,12 @@ def add_align(parser: argparse.ArgumentParser) -> None:
 
 
 def add_extractor(parser: argparse.ArgumentParser) -> None:
-    add_value(
+    add_option(
         parser,
-        "--layer",
-        "L[,L]",
+        "--layer L[,L]",
         "layer from 0, or negative from the top; L,L: their mean (default: the run's)",
     )
-    add_value(
-        parser, "--head", "H", "head from 0 (default: the mean, or the guided head)", type=int
-    )
+    add_option(parser, "--head H", "head from 0 (default: the mean, or the guided head)", type=int)
     parser.add_argument(
         "--method",
         choices=("mean", "rollout"),
@@ -732,11 +707,11 @@ def add_words(parser: argparse.ArgumentParser) -> None:
         "the next step, which reads it (input); --gold shows both (default: output, or that of the "
         "guided head)",
     )
-    add_switch(parser, "--tokenized", "the text is tokenized: only spaces separate words")
+    add_option(parser, "--tokenized", "the text is tokenized: only spaces separate words")
 
 
 def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
-    add_value(parser, "--gold", "FILE", purpose)
+    add_option(parser, "--gold FILE", purpose)
     parser.add_argument(
         "--base",
         type=int,
@@ -744,84 +719,72 @@ def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
         default=0,
         help="number of the first word in link files (default: 0)",
     )
-    add_switch(parser, "--reverse", "link files name the target word first")
+    add_option(parser, "--reverse", "link files name the target word first")
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split", help="test (all test sets), valid, or the name of one test set (default: test)"
     )
-    add_value(
-        parser, "--source", "FILE", "with --reference: text to score instead of the test sets"
-    )
-    add_value(
+    add_option(parser, "--source FILE", "with --reference: text to score instead of the test sets")
+    add_option(
         parser,
-        "--reference",
-        "FILE",
+        "--reference FILE",
         "reference translations; repeat it for several references",
         action="append",
     )
-    add_value(parser, "--metrics", "NAME,NAME", METRICS_HELP, default=[])
+    add_option(parser, "--metrics NAME,NAME", METRICS_HELP, default=[])
     add_gold(
         parser,
         "with --reference: gold links in Pharaoh format; also report the alignment error rate",
     )
-    add_switch(parser, "--tokenized", "with links: only spaces separate words")
+    add_option(parser, "--tokenized", "with links: only spaces separate words")
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "names", "RUN", "runs that translate; each for other languages", nargs="*")
+    add_option(parser, "names RUN", "runs that translate; each for other languages", nargs="*")
     add_runs(parser)
-    add_value(
+    add_option(
         parser,
-        "--host",
-        "ADDRESS",
+        "--host ADDRESS",
         "address to listen on; 0.0.0.0: the network (default: only this machine)",
         default="127.0.0.1",
     )
-    add_value(
-        parser, "--port", "N", "port; 0: any free one (default: 5000)", type=int, default=5000
-    )
-    add_value(parser, "--keys", "FILE", "allow only clients with a key in this file")
-    add_value(
-        parser, "--new-key", "NAME", "print a new key for NAME, add its hash to --keys, and exit"
-    )
-    add_value(
+    add_option(parser, "--port N", "port; 0: any free one (default: 5000)", type=int, default=5000)
+    add_options(
         parser,
-        "--cors",
-        "ORIGIN,ORIGIN",
-        "other websites whose scripts may call the API; *: any (default: none)",
+        {
+            "--keys FILE": "allow only clients with a key in this file",
+            "--new-key NAME": "print a new key for NAME, add its hash to --keys, and exit",
+            "--cors ORIGIN,ORIGIN": (
+                "other websites whose scripts may call the API; *: any (default: none)"
+            ),
+        },
     )
     for name, explanation in (
         ("glossary", GLOSSARY_HELP),
         ("memory", "answer with the translations of a TMX or other file of pairs"),
     ):
-        add_value(
+        add_option(
             parser,
-            f"--{name}",
-            "[RUN=]FILE",
+            f"--{name} [RUN=]FILE",
             f"{explanation}; of all runs, or of one",
             action="append",
             default=[],
         )
-    add_value(
-        parser,
-        "--corrections",
-        "FILE",
-        "keep the corrections of users in this file, made if missing",
+    add_option(
+        parser, "--corrections FILE", "keep the corrections of users in this file, made if missing"
     )
-    add_value(
+    add_option(
         parser,
-        "--accept",
-        "NAME",
+        "--accept NAME",
         "with --corrections: those with the key of NAME count at once; repeat it for more",
         action="append",
         default=[],
     )
-    add_value(
+    add_option(
         parser,
-        "--max-models",
-        "N",
+        "--max-models N",
         "most runs in memory; others are loaded when they are used (default: all)",
         default=0,
     )
@@ -830,17 +793,15 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         choices=("text", "json"),
         help="log a line for each request, and messages with their time (default: messages only)",
     )
-    add_value(
+    add_option(
         parser,
-        "--root-path",
-        "PATH",
+        "--root-path PATH",
         "where a proxy offers the service, such as /translate (default: /)",
         default="",
     )
-    add_value(
+    add_option(
         parser,
-        "--forwarded-allow-ips",
-        "ADDRESS,ADDRESS",
+        "--forwarded-allow-ips ADDRESS,ADDRESS",
         "proxies that are believed what the client's address is; *: any (default: 127.0.0.1)",
         default="127.0.0.1",
     )
@@ -850,16 +811,20 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         ("megabytes", 10, "largest document"),
         ("seconds", 60, "longest time for a request"),
     ):
-        add_value(parser, f"--{name}", "N", f"{explanation} (default: {default})", default=default)
-    add_value(
+        add_option(parser, f"--{name} N", f"{explanation} (default: {default})", default=default)
+    add_option(
         parser,
-        "--requests",
-        "N",
+        "--requests N",
         "most requests of a client per minute (default: no limit)",
         default=0,
     )
-    add_value(parser, "--beam", "N", "hypotheses of the beam search (default: each run's)")
-    add_value(parser, "--batch-tokens", "N", "source positions × beam in one batch")
+    add_options(
+        parser,
+        {
+            "--beam N": "hypotheses of the beam search (default: each run's)",
+            "--batch-tokens N": "source positions × beam in one batch",
+        },
+    )
     add_engine(parser)
 
 
@@ -871,64 +836,71 @@ def add_corrections(parser: argparse.ArgumentParser) -> None:
         help="list: all, with what the audit says; accept: let them count; refuse: do not; export: "
         "write those that count; delete: forget them",
     )
-    add_value(parser, "file", "FILE", "the file of nmt serve --corrections")
-    add_value(
+    add_option(parser, "file FILE", "the file of nmt serve --corrections")
+    add_option(
         parser,
-        "ids",
-        "NUMBER",
+        "ids NUMBER",
         "which (default of accept: all that wait and that the audit has nothing against)",
         nargs="*",
     )
-    add_value(parser, "--key", "NAME", "all that came with the key of NAME; '': without a key")
-    add_value(parser, "--output", "FILE", "export: FILE.tmx or FILE.tsv")
+    add_options(
+        parser,
+        {
+            "--key NAME": "all that came with the key of NAME; '': without a key",
+            "--output FILE": "export: FILE.tmx or FILE.tsv",
+        },
+    )
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "first", "A", "a document (Word, HTML, text …)")
-    add_value(parser, "second", "B", "its translation, in any of these formats")
-    add_value(
+    add_options(
         parser,
-        "--output",
-        "FILE",
+        {
+            "first A": "a document (Word, HTML, text …)",
+            "second B": "its translation, in any of these formats",
+        },
+    )
+    add_option(
+        parser,
+        "--output FILE",
         "write the pairs to FILE.tsv, and what is doubtful to FILE.doubtful.tsv",
         required=True,
     )
-    add_value(
+    add_option(
         parser,
-        "--run",
-        "RUN",
+        "--run RUN",
         "a run that translates from the language of A to that of B, to find more pairs",
     )
     add_runs(parser)
     for side, name in (("source", "A"), ("target", "B")):
-        add_value(
+        add_option(
             parser,
-            f"--{side}",
-            "LANGUAGE",
+            f"--{side} LANGUAGE",
             f"the language of {name} (default: that of the run, or of the text)",
         )
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    add_value(
+    add_option(
         parser,
-        "names",
-        "RUN",
+        "names RUN",
         "runs to compare; p values are for the difference from the first",
         nargs="+",
     )
     add_runs(parser)
     add_scored(parser)
-    add_value(
+    add_option(
         parser,
-        "--output",
-        "DIR",
+        "--output DIR",
         "folder for the tables, the page and the JSON (default: runs/compare)",
         default="runs/compare",
     )
-    add_value(parser, "--samples", "N", "bootstrap resamples (default: 1000)", default=1000)
-    add_value(parser, "--beam", "N", "hypotheses of the beam search (default: each run's)")
-    add_value(parser, "--long", "K", "also score inputs of 2 to K joined sentences")
-    add_value(
-        parser, "--sentences", "N,N", "lines of the first set to draw (default: three short ones)"
+    add_option(parser, "--samples N", "bootstrap resamples (default: 1000)", default=1000)
+    add_options(
+        parser,
+        {
+            "--beam N": "hypotheses of the beam search (default: each run's)",
+            "--long K": "also score inputs of 2 to K joined sentences",
+            "--sentences N,N": "lines of the first set to draw (default: three short ones)",
+        },
     )
