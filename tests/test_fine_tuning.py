@@ -17,6 +17,7 @@ from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.training_plan import OldText
 from nmt.errors import UserError
 from nmt.evaluate.verdict import Level, read_verdict
+from nmt.runs.stages import parent_of
 from nmt.training import checkpoint
 
 SMALL = [
@@ -181,7 +182,7 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
     [old] = compose_all([*words, *others], multirun=False)
 
     def open_run(run: str, root: Path) -> tuple[Path, Config]:
-        return tmp_path / run / "best.safetensors", old
+        return tmp_path / run, old
 
     def tuned(*more: str) -> dict[str, object]:
         given = [f"run_folder={tmp_path}", "from=old", "data.train=new", *more]
@@ -206,17 +207,19 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
         ("elsewhere/other/last.safetensors", "other-tuned"),
     ],
 )
-def test_a_new_run_has_the_name_of_the_one_it_starts_from(checkpoint, name, tmp_path):
+def test_a_new_run_has_the_name_of_the_one_it_starts_from(checkpoint, name, tmp_path, monkeypatch):
     """Of the run itself where that is a version of it, whose place no new run may take."""
     path = tmp_path / checkpoint
     [old] = compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"], False)
     words = [f"run_folder={tmp_path / 'runs'}", "from=base", "data.train=new"]
-    [new] = compose_all(words, multirun=False, open_run=lambda run, root: (path, old))
+    monkeypatch.setattr("nmt.runs.stages.find_parent", lambda run, root: path)
+    monkeypatch.setattr("nmt.runs.stages.load_config", lambda path: old)
+    [new] = compose_all(words, multirun=False, open_run=parent_of)
     assert new.name == name
     given = [*words, "name=base"]
     if path.is_relative_to(tmp_path / "runs"):
         with pytest.raises(UserError, match="another name"):
-            compose_all(given, multirun=False, open_run=lambda run, root: (path, old))
+            compose_all(given, multirun=False, open_run=parent_of)
 
 
 @pytest.mark.parametrize(

@@ -422,7 +422,7 @@ def test_old_text_is_known_by_other_pairs_than_those_that_choose(
     monkeypatch.setattr(learning, "build_corpus_stage", lambda _: tmp_path)
     monkeypatch.setattr(learning, "corpus_set", lambda *_: SimpleNamespace(pairs=valid))
     monkeypatch.setattr(learning, "merge", lambda *given: called.append(given))
-    monkeypatch.setattr(pipeline, "train", lambda config, build, finish: finish(tmp_path) or [])
+    monkeypatch.setattr(pipeline, "train", lambda config, finish, **_: finish(tmp_path) or [])
     assert learning.train_version(config, run, old, margin=0.8) == []
     [(base, best, known, learnt, chosen_by, allowed)] = called
     assert (base, best, learnt, allowed) == (run, tmp_path, wanted(4), 0.4)

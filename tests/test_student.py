@@ -209,7 +209,7 @@ def test_what_a_student_is_trained_with(given, different):
         + ["model.hidden_size=256"],
         multirun=False,
     )
-    task = Task("large", "de", "en", teacher, None, [])
+    task = Task("large", "de", "en", teacher, None)
     words = [f"{key}={value}" for key, value in given.items()]
     chosen = dict(word.split("=", 1) for word in training_words(task, words, given))
     wanted: dict[str, str | None] = {"tokenizer": "auto", "decode.beam": "1"}
@@ -227,7 +227,7 @@ def test_what_a_student_is_trained_with(given, different):
     ],
 )
 def test_a_student_has_a_name_that_can_be_given(teacher, name):
-    chosen = training_words(Task(teacher, "de", "en", None, None, []), [], {})
+    chosen = training_words(Task(teacher, "de", "en", None, None), [], {})
     (config,) = compose_all([*chosen, "data.train=x"], multirun=False)
     assert config.name == name
 
@@ -248,7 +248,7 @@ def test_a_narrow_student_is_trained_with_muon(width, given, algorithm):
         multirun=False,
     )
     words = [f"{key}={value}" for key, value in given.items()]
-    found = training_words(Task("large", "de", "en", teacher, None, []), words, given)
+    found = training_words(Task("large", "de", "en", teacher, None), words, given)
     chosen = dict(word.split("=", 1) for word in found)
     assert chosen.get("optim.algorithm") == algorithm
 
@@ -259,7 +259,7 @@ def test_half_of_a_small_teacher_is_a_model(layers, heads):
     sizes = {"hidden_size": 64, "num_heads": heads, "decoder_layers": layers}
     words = [f"model.{key}={value}" for key, value in sizes.items()]
     (teacher,) = compose_all([*config, *words], multirun=False)
-    chosen = training_words(Task("large", "de", "en", teacher, None, []), [], {})
+    chosen = training_words(Task("large", "de", "en", teacher, None), [], {})
     of_model = [word for word in chosen if word.startswith("model.")]
     (student,) = compose_all([*config, *of_model], multirun=False)
     assert student.model.decoder_layers == (layers + 1) // 2

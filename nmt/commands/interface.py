@@ -166,8 +166,8 @@ def check_format(config: Config, wanted: str) -> None:
 
     is_imported = False
     if config.from_run:
-        parent, *_ = parent_of(config.from_run, Path(config.run_folder))
-        is_imported = parent.with_name(PRETRAINED).is_dir()
+        parent, _ = parent_of(config.from_run, Path(config.run_folder))
+        is_imported = (parent / PRETRAINED).is_dir()
     reasons = {}
     for name, format in FORMATS.items():
         reasons[name] = format.load().misfit(config, is_imported)

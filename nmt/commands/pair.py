@@ -28,7 +28,6 @@ log = logging.getLogger("nmt")
 FEW = 0.5  # of the sentences of the shorter document, that are in pairs
 DOUBTFUL = 0.7  # probability below which a pair is doubtful
 TRANSLATED_TOGETHER = 400  # sentences
-Rows = list[list[str]]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +45,10 @@ def run(options: argparse.Namespace) -> int:
         check_can_be_written(str(path))
         warn_of_replacing(path)
 
-    model = open_model(options) if options.run else None
+    model = None
+    if options.run:
+        model = load(options.run, run_folder=options.runs, beam=1)
+        model = model.in_direction(options.source, options.target)
     languages = languages_of(options, model, paths, documents)
     sides = []
     for path, document, language in zip(paths, documents, languages, strict=True):
@@ -75,12 +77,6 @@ def open_side(path: Path) -> Document:
     return open_document(path)
 
 
-def open_model(options: argparse.Namespace) -> Run:
-    return load(
-        options.run, run_folder=options.runs, beam=1, source=options.source, target=options.target
-    )
-
-
 def languages_of(
     options: argparse.Namespace,
     model: Run | None,
@@ -93,10 +89,6 @@ def languages_of(
     """
     if model:
         data = model.config.data
-        if "+" in f"{data.source}{data.target}":
-            raise UserError(
-                f"{model.name} has several directions; choose with --source and --target."
-            )
         return [base_code(data.source), base_code(data.target)]
     languages = []
     for name, path, document in zip(("source", "target"), paths, documents, strict=True):

@@ -54,19 +54,17 @@ def run(options: argparse.Namespace) -> int:
 
         def answers(chunk: LineChunk) -> Iterator[str]:
             """A line for each pair; a blank one for what is no pair, or too long for the model."""
-            numbers = []
             pairs = []
             for number, text in enumerate(chunk.texts, chunk.start):
                 if number not in chunk.unreadable:
                     source, _, target = text.partition("\t")
-                    numbers.append(number)
                     pairs.append((source, target))
             if report:
                 report(len(chunk.texts) - len(pairs))
-            scores = dict(zip(numbers, score_pairs(run.translator, pairs, report), strict=True))
+            scores = score_pairs(run.translator, pairs, report)
             for number in range(chunk.start, chunk.stop + 1):
-                score = scores.get(number)
                 problem = chunk.unreadable.get(number, "")
+                score = None if problem else next(scores)
                 if score is None and not problem:
                     problem = "longer than the model can read"
                     log.warning("The pair in line %d is %s; its answer is blank.", number, problem)

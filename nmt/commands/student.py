@@ -74,7 +74,6 @@ class Task:
     target: str
     config: Config | None  # of the teacher; None: it is a program
     corpus: Path | None  # that it was trained on, if it is there
-    text: list[str]  # further files of source sentences
 
 
 def run(options: argparse.Namespace) -> int:
@@ -111,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     # Distil. A student with its teacher's weights learns more from the teacher's own pairs than
     # from the teacher's translations of them.
     prefixes = []  # of the text that the student learns
-    text = task.text
+    text = options.text
     if task.corpus is not None and is_pruned:
         prefixes.append(f"{task.corpus / 'train'}")
     elif task.corpus is not None:
@@ -214,7 +213,7 @@ def task_of(teacher: Run, text: list[str]) -> Task:
             f"The text that {teacher.name} was trained on is not here; give --text FILE, text in "
             f"{data.source}."
         )
-    return Task(teacher.name, data.source, data.target, config, corpus, text)
+    return Task(teacher.name, data.source, data.target, config, corpus)
 
 
 def task_of_program(text: list[str], given: dict[str, str]) -> Task:
@@ -223,7 +222,7 @@ def task_of_program(text: list[str], given: dict[str, str]) -> Task:
     target = given.get("data.target")
     if not (source and target and text):
         raise UserError("--command needs data.source, data.target and --text.")
-    return Task("command", source, target, None, None, text)
+    return Task("command", source, target, None, None)
 
 
 def source_text(task: Task, text: list[str], words: list[str]) -> DataConfig:

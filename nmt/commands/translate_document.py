@@ -30,7 +30,6 @@ from nmt.commands.output import (
     warn_of_replacing,
 )
 from nmt.corpus.files import open_atomic, write_atomic
-from nmt.corpus.language_pairs import is_multilingual
 from nmt.corpus.languages import base_code
 from nmt.decode.quality import REVIEW
 from nmt.documents.csv_files import Languages
@@ -236,9 +235,7 @@ class DocumentTranslator:
     @classmethod
     def open(cls, options: argparse.Namespace) -> DocumentTranslator:
         """Load the run; raises UserError where its direction has to be chosen."""
-        run = open_directed(options, None)
-        if is_multilingual(run.config.data):
-            run = run.in_direction()
+        run = open_directed(options, None).in_direction()
         reader = make_reader(options, run)
         memory = None
         if options.memory:

@@ -43,7 +43,7 @@ from nmt.errors import UserError
 log = logging.getLogger("nmt")
 # For the corpus and the time of a configuration, and the keys that are given
 Suggest = Callable[[Config, Collection[str]], Sequence[presets.Suggestion]]
-# RUN, folder of the runs → its checkpoint and configuration
+# RUN, folder of the runs → the folder of the run, of all its versions, and its configuration
 OpenRun = Callable[[str, Path], tuple[Path, Config]]
 
 # Keys whose values are texts, also where they look like a number
@@ -338,11 +338,8 @@ def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -
     """
     run = str(composed[FROM])
     root = Path(composed["run_folder"])
-    path, config = open_run(run, root)
+    folder, config = open_run(run, root)
     old = to_dict(config)
-    folder = path.parent
-    if folder.parent.name == "versions":  # a version of the run that has this folder
-        folder = folder.parent.parent
     if composed["name"] is None:
         composed["name"] = f"{folder.name}-tuned"
     if (root / composed["name"]).resolve() == folder.resolve():

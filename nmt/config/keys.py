@@ -49,16 +49,20 @@ def known_keys() -> list[str]:
     """Every key that a file of conf/ has; the schema has the same ones."""
     keys = dict.fromkeys([*GROUPS, "from", "for"])
     for path in sorted(config_folder().rglob("*.yaml")):
-        try:
-            text = path.read_text(encoding="utf-8")
-            values = yaml.safe_load(text) or {}
-        except (OSError, ValueError, yaml.YAMLError, RecursionError):
-            continue  # which is explained where the whole is composed
+        keys |= dict.fromkeys(keys_in(path))
+    return list(keys)
+
+
+def keys_in(path: Path) -> list[str]:
+    """The keys that a file of conf/ sets; none where Hydra will say that it is not valid."""
+    try:
+        text = path.read_text(encoding="utf-8")
         prefix = ""
         if path.parent.name in GROUPS and "@package _global_" not in text:
             prefix = f"{path.parent.name}."
-        keys |= dict.fromkeys(leaf_keys(values, prefix))
-    return list(keys)
+        return list(leaf_keys(yaml.safe_load(text), prefix))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return []
 
 
 def help_of_keys() -> str:
@@ -141,13 +145,9 @@ def read_values(path: Path) -> dict[str, Any]:
 
 
 def keys_of(group: str, name: str) -> list[str]:
-    """The keys that a file of ADDED_GROUPS sets; none where Hydra will say that it is not valid."""
-    try:
-        text = (config_folder() / group / f"{name}.yaml").read_text(encoding="utf-8")
-        keys = leaf_keys(yaml.safe_load(text), "")
-        return [key for key in keys if key not in GROUPS]
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
-        return []
+    """The keys that a file of ADDED_GROUPS sets."""
+    keys = keys_in(config_folder() / group / f"{name}.yaml")
+    return [key for key in keys if key not in GROUPS]
 
 
 def leaf_keys(values: Any, prefix: str) -> Iterator[str]:

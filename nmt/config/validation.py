@@ -46,12 +46,12 @@ MODELS = {  # by model.kind
     "transformer": TransformerConfig,
 }
 LONGEST_TEXT = 1000
-# How a value compares with a bound of `option`
+# How a value compares with a bound of `option`, and how that is said
 BOUNDS = {
-    "above": operator.gt,
-    "minimum": operator.ge,
-    "maximum": operator.le,
-    "below": operator.lt,
+    "above": (operator.gt, "greater than"),
+    "minimum": (operator.ge, "at least"),
+    "maximum": (operator.le, "at most"),
+    "below": (operator.lt, "less than"),
 }
 # Keys of earlier versions, without effect in a saved configuration
 FORMER = {
@@ -155,7 +155,7 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
             )
     if not isinstance(value, (int, float)):
         return
-    for name, holds in BOUNDS.items():
+    for name, (holds, _) in BOUNDS.items():
         if rules[name] is not None and not holds(value, rules[name]):
             raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
     if abs(value) > LARGEST and rules["maximum"] is None and rules["below"] is None:
@@ -174,14 +174,8 @@ def describe_range(rules: Mapping[str, Any]) -> str:
     """Such as `greater than 0`, `at least 0 and less than 1`, or `-1 to 0`."""
     if rules["minimum"] is not None and rules["maximum"] is not None:
         return f"{rules['minimum']} to {rules['maximum']}"
-    words = {
-        "above": "greater than",
-        "minimum": "at least",
-        "maximum": "at most",
-        "below": "less than",
-    }
-    present = [name for name in words if rules[name] is not None]
-    return " and ".join(f"{words[name]} {rules[name]}" for name in present)
+    present = [name for name in BOUNDS if rules[name] is not None]
+    return " and ".join(f"{BOUNDS[name][1]} {rules[name]}" for name in present)
 
 
 def check_run(config: Config) -> None:

@@ -41,7 +41,7 @@ from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_run
 from nmt.runs.scoring import corpus_set, write_pairs
-from nmt.runs.stages import StageFolders, build_corpus_stage, build_ids_stage, build_tokenizer_stage
+from nmt.runs.stages import build_corpus_stage
 from nmt.runs.versions import (
     ACCEPTED,
     RECORD,
@@ -55,7 +55,7 @@ from nmt.runs.versions import (
 )
 from nmt.training.checkpoint import load, save, shared_names
 from nmt.training.fisher import fisher_information
-from nmt.training.restore import Parent, load_config
+from nmt.training.restore import load_config
 
 log = logging.getLogger("nmt")
 LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version
@@ -242,11 +242,7 @@ def training_words(
 
 def train_version(config: Config, base: Path, old: Path | None, margin: float) -> list[SetChange]:
     """Train a version, and translate its test sets by it and by the one that it starts from."""
-    corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
-
-    def build(config: Config, parent: Parent | None, _: Path | None) -> StageFolders:
-        tokenizer = build_tokenizer_stage(config, corpus, parent)
-        return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
+    corpus = build_corpus_stage(config)
 
     def finish(best: Path) -> None:
         learnt = list(read_pairs(*set_files(pipeline.run_folder(config), LEARNT, config.data)))
@@ -259,7 +255,7 @@ def train_version(config: Config, base: Path, old: Path | None, margin: float) -
             known = evenly_spaced(set_files(old, "train", config.data), REMEMBERED)
         merge(base, best, known, learnt, valid[:VALIDATED], ALLOWED * margin)
 
-    results = pipeline.train(config, build, finish)
+    results = pipeline.train(config, finish, with_old_text=False)
     return [change_of(config, corpus, result) for result in results]
 
 

@@ -22,7 +22,6 @@ from nmt.runs.folders import PRETRAINED, read_config, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained, warn_of_size
 from nmt.runs.stages import (
-    StageFolders,
     build_corpus_stage,
     build_stages,
     build_synthetic_stage,
@@ -37,7 +36,6 @@ from nmt.training.restore import Parent
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
-BuildStages = Callable[[Config, Parent | None, Path | None], StageFolders]
 Finish = Callable[[Path], None]
 
 
@@ -118,15 +116,16 @@ def count_characters(path: Path) -> float:
 
 def train(
     config: Config,
-    build: BuildStages = build_stages,
     finish: Finish = lambda best: None,
     start: Parent | None = None,
+    with_old_text: bool = True,
 ) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set.
 
-    `start` has weights and tokenizers for a new model to begin with. `finish` may change the
-    weights, best.safetensors, before they are scored; once more after an interruption. Under
-    torchrun every process calls it, and process 0 has the results.
+    `finish` may change the weights, best.safetensors, before they are scored; once more after an
+    interruption. `start` has weights and tokenizers for a new model to begin with. Without
+    `with_old_text`, the corpus has nothing of that of from=RUN. Under torchrun every process calls
+    it, and process 0 has the results.
     """
     if config.train.recompute:
         give_back_freed_memory()
@@ -143,7 +142,7 @@ def train(
     if config.data.mono is not None:
         synthetic = back_translate(config)
         config = back_translation.with_rest_of_time(config, synthetic)
-    folders = processes.main_first(lambda: build(config, parent, synthetic))
+    folders = processes.main_first(lambda: build_stages(config, parent, synthetic, with_old_text))
     data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
     folder = run_folder(config)
     with work_in(folder, processes):

@@ -32,6 +32,7 @@ from nmt.errors import UserError
 from nmt.runs import back_translation
 from nmt.runs.folders import existing_corpus, find_checkpoint
 from nmt.runs.provenance import code_digest
+from nmt.runs.versions import version_of
 from nmt.training.restore import Parent, load_config, load_parent
 
 log = logging.getLogger("nmt")
@@ -44,6 +45,13 @@ BUILDERS = {
     "distilled": "nmt.runs.distillation",
 }
 Recipe = dict[str, Any]
+# Keys of a training that need the run of from=RUN
+NEED_RUN = {
+    "replay": "is a share of the old pairs",
+    "rehearsal": "keeps the knowledge",
+    "lora": "trains beside the weights",
+    "freeze": "keeps the weights",
+}
 
 
 def find_parent(run: str, root: Path) -> Path:
@@ -57,22 +65,20 @@ def find_parent(run: str, root: Path) -> Path:
 
 
 def parent_of(run: str, root: Path) -> tuple[Path, Config]:
-    """The checkpoint of a run to start from and its configuration; raises UserError."""
+    """The folder of a run to start from, of all its versions, and the configuration of its weights.
+
+    Raises UserError.
+    """
     path = find_parent(run, root)
-    return path, load_config(path)
+    return version_of(path.parent)[0], load_config(path)
 
 
 def open_parent(config: Config) -> Parent | None:
     """The run that a training starts from, None without from=RUN; raises UserError."""
     if config.from_run is None:
-        if config.train.replay:
-            raise UserError("train.replay is a share of the old pairs of a run; it needs from=RUN.")
-        if config.train.rehearsal:
-            raise UserError("train.rehearsal keeps what a run knows; it needs from=RUN.")
-        if config.train.lora:
-            raise UserError("train.lora trains beside the weights of a run; it needs from=RUN.")
-        if config.train.freeze:
-            raise UserError("train.freeze keeps the weights of a run; it needs from=RUN.")
+        for name, meaning in NEED_RUN.items():
+            if getattr(config.train, name):
+                raise UserError(f"train.{name} {meaning} of a run; it needs from=RUN.")
         return None
     parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
     new = to_dict(config)
@@ -253,7 +259,10 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
 
 
 def build_stages(
-    config: Config, parent: Parent | None = None, synthetic: Path | None = None
+    config: Config,
+    parent: Parent | None = None,
+    synthetic: Path | None = None,
+    with_old_text: bool = True,
 ) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError.
 
@@ -261,7 +270,7 @@ def build_stages(
     """
     if config.train.guided_alignment:
         link_files.check_possible(config.data)
-    corpus_folder = build_corpus_stage(config, parent, synthetic)
+    corpus_folder = build_corpus_stage(config, parent if with_old_text else None, synthetic)
     if config.train.guided_alignment:
         link_files.check_present((corpus_folder / link_files.NAME).exists())
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)

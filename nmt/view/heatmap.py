@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +186,9 @@ def grid(
         axes.set_yticks(range(0, height, step), targets[::step], **style)
         axes.tick_params(top=False, bottom=False, left=False, right=False, pad=3)
         axes.tick_params(labeltop=True, labelbottom=below, labelright=right)
-        axes.set_title(make_title(title, missing), loc="left", pad=9, **style)
+        lines = filter(None, title.split("\n"))
+        heading = "\n".join(make_label(line, missing, max_length=60) for line in lines)
+        axes.set_title(heading, loc="left", pad=9, **style)
         axes.xaxis.set_label_position("top")
         if row == 0:
             axes.set_xlabel("source", color=GREY, fontsize=style["fontsize"])
@@ -216,11 +218,6 @@ def grid(
     text = "; ".join(filter(None, notes))
     draw_caption(figure, marks.names, text, left, -distance / total_height, 0.25 / total_height)
     return figure
-
-
-def make_title(text: str, missing: Collection[str]) -> str:
-    lines = filter(None, text.split("\n"))
-    return "\n".join(make_label(line, missing, max_length=60) for line in lines)
 
 
 def draw_caption(

@@ -41,9 +41,11 @@ class TensorBoardLogger:
     def __init__(self, folder: Path, purge_step: int | None = None, suffix: str = "") -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
+        from torch.utils.tensorboard import summary
 
         self.folder = folder
         self.event_type = Event
+        self.summary = summary
         with report_os_error(f"Cannot write {self.folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             seconds = int(time.time())
@@ -72,22 +74,17 @@ class TensorBoardLogger:
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add one point to each curve, by tag: {"loss/train": 3.2}."""
-        from torch.utils.tensorboard.summary import scalar
-
         for tag, value in values.items():
-            self.write(summary=scalar(tag, value), step=step)
+            self.write(summary=self.summary.scalar(tag, value), step=step)
 
     def table(self, tag: str, rows: Sequence[tuple[str, str, str]], step: int) -> None:
         """Add a table of (source, reference, hypothesis)."""
-        from torch.utils.tensorboard.summary import text
-
-        self.write(summary=text(tag, translation_table(rows)), step=step)
+        self.write(summary=self.summary.text(tag, translation_table(rows)), step=step)
 
     def figure(self, tag: str, figure: Figure, step: int) -> None:
         """Add a matplotlib figure as an image."""
-        from torch.utils.tensorboard.summary import image
-
-        self.write(summary=image(tag, pixels(figure), dataformats="HWC"), step=step)
+        image = self.summary.image(tag, pixels(figure), dataformats="HWC")
+        self.write(summary=image, step=step)
 
     def hyperparameters(self, flat_config: Mapping[str, Any], scores: Mapping[str, float]) -> None:
         """The settings and final scores for the page HPARAMS, and each score as one point.
@@ -96,12 +93,10 @@ class TensorBoardLogger:
         settings and curves would be apart; here they are in one. A value that is no bool, number or
         text (a list, None) is written as text.
         """
-        from torch.utils.tensorboard.summary import hparams
-
         settings = {}
         for key, value in flat_config.items():
             settings[key] = value if isinstance(value, bool | int | float | str) else str(value)
-        for summary in hparams(settings, dict(scores)):
+        for summary in self.summary.hparams(settings, dict(scores)):
             self.write(summary=summary, step=0)
         self.scalars(scores, 0)
 
