@@ -1,8 +1,6 @@
 """nmt export: what another engine translates with."""
 
 import argparse
-import hashlib
-import json
 import logging
 import os
 import shutil
@@ -17,7 +15,7 @@ from nmt.commands.output import check_can_be_written, report_output_errors
 from nmt.convert.ctranslate2_folder import CTranslate2Translator
 from nmt.convert.export import Export, training_licences
 from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_of_formats
-from nmt.corpus.checksums import MANIFEST, damaged_files, read_json, write_manifest
+from nmt.corpus.checksums import MANIFEST, damaged_files, digest_of, read_json, write_manifest
 from nmt.corpus.files import atomic_folder, refuse_links
 from nmt.corpus.parallel_text import read_lines
 from nmt.data.augmentation import FINAL, PLACEHOLDER, invented_spans
@@ -220,10 +218,6 @@ def cached_export(run: Run, wanted: Export, with_scores: bool = False) -> Path:
         shutil.rmtree(folder)
         write(wanted, folder, run)
     return folder
-
-
-def digest_of(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def write(wanted: Export, folder: Path, run: Run) -> None:

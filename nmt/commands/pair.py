@@ -16,7 +16,7 @@ from nmt.corpus.files import write_atomic
 from nmt.corpus.inspect.language import language_of_text
 from nmt.corpus.languages import base_code, is_known
 from nmt.corpus.sentence_alignment import Bead, Sentences, align_sentences
-from nmt.documents.formats import EXTENSIONS, instead, open_document
+from nmt.documents.formats import EXTENSIONS, open_document
 from nmt.documents.memory import plain
 from nmt.documents.segment import Document, Segment, segments
 from nmt.documents.translation import sentence_spans
@@ -65,11 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
 def open_side(path: Path) -> Document:
     """Read a document; raises UserError for one that has pairs already."""
-    extension = path.suffix.lower()
-    kind = EXTENSIONS.get(extension)
-    if kind is None:
-        raise UserError(f"{path} is of no known format; {instead(extension)}.")
-    if kind.has_translations:
+    kind = EXTENSIONS.get(path.suffix.lower())
+    if kind is not None and kind.has_translations:
         raise UserError(
             f"{path} has its texts beside their translations; give the translation memory or the "
             "table to nmt train as it is."

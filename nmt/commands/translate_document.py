@@ -71,10 +71,14 @@ Figures = dict[str, int]  # of a document in the report
 
 def run(options: argparse.Namespace) -> int:
     """Translate a document; what is wrong in it is said before the model is loaded."""
+    source, _, target = options.columns.partition(":")
+    if options.columns and not (source and target):
+        raise UserError(
+            f"--columns {options.columns} is not FROM:TO, such as 2:3 or german:english."
+        )
     if options.documents:
         return run_all(options)
     check_not_input(options.output, options.document)
-    check_columns(options.columns)
     path = Path(options.document)
     if options.output:
         check_extension(options.output, path)
@@ -103,7 +107,6 @@ def run(options: argparse.Namespace) -> int:
 def run_all(options: argparse.Namespace) -> int:
     """Translate documents into a folder; what is there stays, what fails is named at the end."""
     folder, documents = find_documents(options)
-    check_columns(options.columns)
     with report_output_errors(folder, "OUT"):
         check_writable(folder)
     translator = DocumentTranslator.open(options)
@@ -146,13 +149,6 @@ def write_report(record: Record, names: Iterable[str], memory: str | None) -> No
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
     log.info("Words and matches of each document: %s", record.folder / f"{REPORT}.html")
-
-
-def check_columns(columns: str) -> None:
-    """Raise UserError where --columns has not two sides."""
-    source, _, target = columns.partition(":")
-    if columns and not (source and target):
-        raise UserError(f"--columns {columns} is not FROM:TO, such as 2:3 or german:english.")
 
 
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:

@@ -32,6 +32,11 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def digest_of(content: Any) -> str:
+    """The sha256 of plain data, as JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def has_digest(path: Path, expected: object) -> bool:
     """Whether a file can be read and has this sha256."""
     try:

@@ -27,10 +27,9 @@ from nmt.training import checkpoint
 from nmt.training.state import TrainState
 from nmt.view.curves import plot_curves
 from nmt.view.heatmap import png
-from nmt.view.page import Table, figure_html, html_page
+from nmt.view.page import NONE, Table, figure_html, html_page
 
 log = logging.getLogger("nmt")
-NONE = "–"  # in a cell of a table
 # Two runs are one experiment with two seeds when they differ in nothing but these keys.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
 Example = tuple[Table, list[str]]  # a sentence with its translations, and heatmaps as HTML

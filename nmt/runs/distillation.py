@@ -5,7 +5,6 @@ that answers each line of its stdin with one line. Its translations are kept chu
 an interrupted work goes on after the last chunk that was done.
 """
 
-import hashlib
 import logging
 import shlex
 import subprocess
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config, DataConfig
-from nmt.corpus.checksums import cached_digests, read_json, write_json
+from nmt.corpus.checksums import cached_digests, digest_of, read_json, write_json
 from nmt.corpus.corpus_folder import set_files
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.monolingual import find_files, read_sentences
@@ -169,7 +168,7 @@ def translated(
     done = 0
     for lines in chunks:
         part = read_json(part_path(parts, done))
-        if part is None or part["lines"] != digest(lines):
+        if part is None or part["lines"] != digest_of(lines):
             break
         done += 1
         yield lines, part["translations"]
@@ -177,16 +176,13 @@ def translated(
     rest = islice(text_chunks(sentences()), done, None)
     answers = teacher(islice(text_chunks(sentences()), done, None))
     for number, (lines, translations) in enumerate(zip(rest, answers, strict=True), done):
-        write_json(part_path(parts, number), {"lines": digest(lines), "translations": translations})
+        part = {"lines": digest_of(lines), "translations": translations}
+        write_json(part_path(parts, number), part)
         yield lines, translations
 
 
 def part_path(parts: Path, number: int) -> Path:
     return parts / f"{number}.json"
-
-
-def digest(lines: list[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def pruned_teacher(teacher: Run, config: Config, pairs: Iterable[tuple[str, str]]) -> Parent:

@@ -10,13 +10,12 @@ from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.evaluate.metrics import METRICS, STANDARD
 from nmt.runs.decision import EDITS, HELD_OUT, SetChange
 from nmt.runs.learning import LEARNT, Outcome
-from nmt.view.page import Table, html_page
+from nmt.view.page import NONE, Table, html_page
 from nmt.view.text import escape_html
 
 FILE = "report.html"  # in the folder of the version
 MOST_BETTER = 5  # changed translations that are shown
 MOST_WORSE = 3
-NONE = "–"  # in a cell of a table
 
 
 def write_report(outcome: Outcome, run_name: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ import torch
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
 from nmt.config.validation import check_decode
+from nmt.corpus.checksums import digest_of
 from nmt.corpus.language_pairs import choose_pair, is_multilingual, tagged_language
 from nmt.corpus.parallel_text import check_sentences
 from nmt.data.tokenizer import Tokenizers
@@ -348,8 +348,7 @@ class Run:
         if references is None:
             return self.with_search({"choose": "mbr"}, chooser=minimum_bayes_risk)
         lines = check_sentences(references)
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        settings = {"choose": "reference", "reference": digest}
+        settings = {"choose": "reference", "reference": digest_of(lines)}
         return self.with_search(settings, chooser=NearestToReference(lines))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nmt.view.text import escape_html, visible
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+NONE = "–"  # in a cell of a table
 NUMBER = re.compile(r"[\d., ±+–-]*")
 # an underscore between letters begins no italics
 MARKUP = re.compile(r"[\\`*\[\]<~&|]|(?<![^\W_])_|_(?![^\W_])")
