@@ -90,7 +90,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     systems = {}
     for corpus, corpus_overrides in find_corpora(options).items():
         overrides = [*corpus_overrides, *shared]
-        build_stages(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
+        build_stages(compose_all([*overrides, f"model={options.models[0]}"])[0])
         for model in options.models:
             words = [*overrides, f"model={model}"]
             systems[f"{corpus}: {model}"] = partial(

@@ -174,7 +174,7 @@ def measure_training(
 
 
 def configuration(overrides: list[str], device: str) -> Config:
-    return compose_all([f"device={device}", "precision=bf16", *overrides], multirun=False)[0]
+    return compose_all([f"device={device}", "precision=bf16", *overrides])[0]
 
 
 def free_memory(device: torch.device) -> None:

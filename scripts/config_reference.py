@@ -30,7 +30,7 @@ values; the comments in `conf/model` explain them.
 
 
 def page() -> str:
-    configs = [compose_all([f"model={name}"], multirun=False)[0] for name in MODELS]
+    configs = [compose_all([f"model={name}"])[0] for name in MODELS]
     sections = [
         section("The run", "", configs[0], [item for item in fields(Config) if item.metadata])
     ]

@@ -71,7 +71,7 @@ def settings(root: str, overrides: list[str]) -> Config:
         if any(word.startswith("run_folder=") for word in overrides)
         else [f"run_folder={root}/runs"]
     )
-    return compose_all([f"data_folder={root}/data", *run_folder, *overrides], multirun=False)[0]
+    return compose_all([f"data_folder={root}/data", *run_folder, *overrides])[0]
 
 
 def planning(path: str, batches: int = 2000) -> Figures:
@@ -127,7 +127,7 @@ def training(
 
 def model_config(name: str, longest: int) -> Config:
     """conf/model/NAME.yaml on the CPU, for sentences of up to `longest` pieces."""
-    config = compose_all([f"model={name}", "device=cpu"], multirun=False)[0]
+    config = compose_all([f"model={name}", "device=cpu"])[0]
     config.model.max_positions = longest + 1
     return config
 

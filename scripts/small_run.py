@@ -59,7 +59,6 @@ def small_config(root: Path) -> Config:
             f"data_folder={root / 'data'}",
             f"run_folder={root / 'runs'}",
         ],
-        multirun=False,
     )[0]
 
 

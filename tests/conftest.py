@@ -141,7 +141,7 @@ def one_thread(restored_threads: None) -> None:
 @cache
 def composed(name: str) -> DictConfig:
     """conf/model/NAME.yaml among all other groups; Hydra composes it once."""
-    return OmegaConf.create(to_dict(compose_all([f"model={name}"], multirun=False)[0]))
+    return OmegaConf.create(to_dict(compose_all([f"model={name}"])[0]))
 
 
 @cache

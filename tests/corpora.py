@@ -357,7 +357,7 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokeniz
     write_pairs(folder, "train", pairs(200))
     files = folder / "train.de", folder / "train.en"
     sizes = ((310, files), (315, files[:1]), (305, files[1:]))
-    (config,) = compose_all(["tokenizer=unigram"], multirun=False)
+    (config,) = compose_all(["tokenizer=unigram"])
     joint, source, target = (
         Tokenizer(
             train_sentencepiece(

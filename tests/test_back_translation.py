@@ -178,7 +178,7 @@ def test_what_does_not_fit_into_the_time_is_left_out_all_over_the_text(tmp_path,
     [(10, 0, 10), (10, 90, 8.5), (10, 300, 5), (10, 301, 5), (10, 9000, 5), (None, 90, None)],
 )
 def test_half_of_the_time_is_for_the_run_itself(minutes, seconds, left, tmp_path):
-    (config,) = compose_all([f"train.max_minutes={minutes or 'null'}"], multirun=False)
+    (config,) = compose_all([f"train.max_minutes={minutes or 'null'}"])
     (tmp_path / "report.json").write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
     rest = back_translation.with_rest_of_time(config, tmp_path)
     assert rest == replace(config, train=replace(config.train, max_minutes=left))

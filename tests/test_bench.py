@@ -25,7 +25,7 @@ WARMUP, UPDATES, SENTENCES = 2, 2, 6
 
 def dataset(folder: Path, name: str) -> ParallelDataset:
     words = ["data=phrasebook", f"data_folder={folder / 'data'}", *SMALL]
-    (config,) = compose_all(words, multirun=False)
+    (config,) = compose_all(words)
     return ParallelDataset(build_stages(config).ids / f"{name}.arrow")
 
 
@@ -93,7 +93,7 @@ def test_bench_gpu_measures_every_part(tmp_path, capsys):
 
 def test_flop_of_a_training_step_by_hand():
     # 2 + 2 layers, D 128, F 512
-    model = compose_all(["model=transformer_tiny"], multirun=False)[0].model
+    model = compose_all(["model=transformer_tiny"])[0].model
     # S 2, T 3 with </s>
     batch = collate([torch.tensor([7]).numpy()], [torch.tensor([8, 9]).numpy()])
     encoder = 2 * (4 * 128**2 + 2 * 128 * 512) + 2 * 128 * 2 * 2

@@ -87,7 +87,7 @@ def test_the_tokenizers_of_a_file_are_those_that_were_packed(vocabularies, tmp_p
         Tokenizer(models[0], True, {"<2de>": [5]}, ["#a"]),
         Tokenizer(models[1], True, {"": [6, 7]}, ["#b", "#c"]),
     )
-    config = compose_all([], multirun=False)[0]
+    config = compose_all([])[0]
     packed = checkpoint.common_entries(config, given, "text") | {"model": {}, "origin": "update 1"}
     checkpoint.save(tmp_path / "one", packed)
     stored = checkpoint.load(tmp_path / "one")["tokenizers"]

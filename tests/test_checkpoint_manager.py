@@ -31,7 +31,7 @@ SCORES = st.integers(1, 4).map(float)
 
 @cache
 def composed(*words: str) -> Config:
-    return compose_all([f"train.average_checkpoints={KEPT}", *words], multirun=False)[0]
+    return compose_all([f"train.average_checkpoints={KEPT}", *words])[0]
 
 
 @cache

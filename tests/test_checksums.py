@@ -29,7 +29,7 @@ def words(root: Path) -> list[str]:
 
 
 def settings(root: Path) -> Config:
-    return compose_all(words(root), multirun=False)[0]
+    return compose_all(words(root))[0]
 
 
 @pytest.fixture(scope="module")
@@ -204,13 +204,11 @@ def only_names(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_links_are_asked_for_where_only_the_files_can_have_them(tmp_path):
     """The phrasebook has its own, which are found when it is written."""
     guided = ["train.guided_alignment=1"]
-    config = compose_all([*words(tmp_path / "data"), *guided], multirun=False)[0]
+    config = compose_all([*words(tmp_path / "data"), *guided])[0]
     with pytest.raises(UserError, match="beside its two files"):
         stages.build_corpus_stage(config)
     own = ["data=phrasebook", f"data_folder={tmp_path / 'data'}", *guided]
-    assert (
-        stages.build_corpus_stage(compose_all(own, multirun=False)[0]).parent == tmp_path / "data"
-    )
+    assert stages.build_corpus_stage(compose_all(own)[0]).parent == tmp_path / "data"
 
 
 ALL = {"corpus", "tokenizer", "ids"}
@@ -264,7 +262,7 @@ def test_a_stage_goes_by_all_that_it_depends_on(tmp_path, monkeypatch, word, ren
     elif word == "shards":
         monkeypatch.setattr(dataset, "PAIRS_PER_SHARD", 100)
     else:
-        config = compose_all([*words(tmp_path / "data"), word], multirun=False)[0]
+        config = compose_all([*words(tmp_path / "data"), word])[0]
     after = build_stages(config, synthetic=synthetic)
     assert {stage for stage in ALL if getattr(after, stage) != getattr(before, stage)} == renamed
 

@@ -69,7 +69,7 @@ class Runs(NamedTuple):
 
 def untrained(trained: Trained, folder: Path, *words: str) -> dict:
     """A best.safetensors with random weights, of the same corpus and tokenizer."""
-    config = compose_all([*trained.arguments, *words], multirun=False)[0]
+    config = compose_all([*trained.arguments, *words])[0]
     tokenizers = Tokenizers.load(next((trained.root / "data").glob("tokenizer-*")))
     torch.manual_seed(config.seed)
     model = build_model(

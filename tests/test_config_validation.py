@@ -48,7 +48,7 @@ IMPOSSIBLE = [
 
 @cache
 def chosen(name: str) -> dict:
-    return to_dict(compose_all([f"model={name}"], multirun=False)[0])
+    return to_dict(compose_all([f"model={name}"])[0])
 
 
 def composed(words: str) -> Config:
@@ -104,7 +104,7 @@ def test_a_number_may_be_what_its_bounds_say():
 )
 def test_betas_are_at_least_0_and_less_than_1(betas, is_possible):
     try:
-        compose_all([f"optim.betas={betas}"], multirun=False)
+        compose_all([f"optim.betas={betas}"])
     except UserError as refusal:
         assert not is_possible and "optim.betas" in str(refusal)
     else:
@@ -136,11 +136,11 @@ def test_keys_of_data_and_optim_without_effect_are_refused_too():
         "optim.momentum=0.9",
     ):
         with pytest.raises(UserError, match="changes nothing"):
-            compose_all(words.split(), multirun=False)
+            compose_all(words.split())
     assert compose_all(
         ["data=files", "data.source=a", "data.target=b", "data.train=c", "data.weights=[2]"], False
     )
-    assert compose_all(["optim=muon", "optim.momentum=0.9"], False)
+    assert compose_all(["optim=muon", "optim.momentum=0.9"])
 
 
 def test_a_code_that_is_no_language_and_a_name_of_digits():
@@ -152,13 +152,12 @@ def test_a_code_that_is_no_language_and_a_name_of_digits():
         ):
             compose_all(
                 ["data=files", "data.source=en", f"data.target={code}", "data.train=x"],
-                multirun=False,
             )
     for name in ("2024_11_25", "1e3", "0x10", "on"):
-        assert compose_all([f"name={name}"], multirun=False)[0].name == name
+        assert compose_all([f"name={name}"])[0].name == name
         words = ["data=files", "data.source=de", "data.target=en"]
         for key, given in (("train", name), ("valid", f"[{name},null]")):
-            (config,) = compose_all([*words, "data.train=x", f"data.{key}={given}"][-5:], False)
+            (config,) = compose_all([*words, "data.train=x", f"data.{key}={given}"][-5:])
             assert name in (getattr(config.data, key), *(getattr(config.data, key) or ""))
 
 
@@ -170,8 +169,8 @@ def test_an_earlier_run_can_still_be_used():
     assert validate(saved).model.window_radius == 3
     for word in ("train.keep_checkpoints=all", "data.pairs=9", "data.source=cz"):
         with pytest.raises(UserError):
-            compose_all([word], multirun=False)
-    saved = to_dict(compose_all([], multirun=False)[0])
+            compose_all([word])
+    saved = to_dict(compose_all([])[0])
     saved["data"]["source"] = "cz"
     del saved["train"]["prune_checkpoints"]
     saved["train"]["keep_checkpoints"] = "auto"
@@ -185,7 +184,7 @@ def test_an_earlier_run_can_still_be_used():
 )
 def test_a_folder_may_begin_with_the_home_folder(key, given, folder, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    (config,) = compose_all([f"{key}={given}"], multirun=False)
+    (config,) = compose_all([f"{key}={given}"])
     assert getattr(config, key) == folder
 
 
@@ -194,7 +193,7 @@ def test_a_program_may_use_hydra_itself(words, tmp_path):
     (tmp_path / "config.yaml").write_text("own: 1", encoding="utf-8")
     with hydra.initialize_config_dir(str(tmp_path), version_base="1.3"):
         with suppress(UserError):
-            assert compose_all(words, multirun=False)[0].seed == 2
+            assert compose_all(words)[0].seed == 2
         assert hydra.compose("config") == {"own": 1}
     assert not GlobalHydra.instance().is_initialized()
 
@@ -239,7 +238,7 @@ def test_a_file_of_conf_is_read_or_refused_by_one_sentence(name, tmp_path, monke
     (conf / "experiment" / "mine.yaml").write_bytes(written)
     words = ["data=phrasebook", "+experiment=mine"]
     if said is None:
-        (config,) = compose_all(words, multirun=False)
+        (config,) = compose_all(words)
         assert config.seed == 7 and config.model.kind == "recurrent"
         return
     answer = run_command(capfd, "suggest", *words)

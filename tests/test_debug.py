@@ -13,7 +13,7 @@ WORDS = ["data.test=null"]
 
 @pytest.mark.parametrize("name", choices_of("debug"))
 def test_every_file_composes(name):
-    [config] = compose_all([f"debug={name}"], multirun=False)
+    [config] = compose_all([f"debug={name}"])
     assert config.name == "debug"
 
 

@@ -347,7 +347,7 @@ def test_each_process_needs_a_gpu_of_its_own(device, local_rank, refused, monkey
 )
 def test_an_update_keeps_its_number_of_batches(batches, processes, advice):
     """Four; but a training that has ended may be looked at by any number of processes."""
-    config = compose_all([f"train.accumulate={batches}", "train.max_steps=9"], multirun=False)[0]
+    config = compose_all([f"train.accumulate={batches}", "train.max_steps=9"])[0]
     world = Simulated(0, Board(processes))
     state = TrainState(step=5, total_steps=9, batches_per_update=4)
     with pytest.raises(UserError, match=advice) if advice else nullcontext():
@@ -361,7 +361,7 @@ def test_an_update_keeps_its_number_of_batches(batches, processes, advice):
 )
 def test_a_finished_training_without_an_end_goes_on_with_a_larger_budget(total, patience, goes_on):
     words = ["optim.schedule=inverse_sqrt", "train.max_minutes=null", f"train.patience={patience}"]
-    config = compose_all([*words, f"train.max_steps={total}"], multirun=False)[0]
+    config = compose_all([*words, f"train.max_steps={total}"])[0]
     state = TrainState(step=9, total_steps=9, finished=True, validations_since_best=3)
     found = continued(state, config, total, config, World())
     assert found == replace(state, total_steps=total, finished=not goes_on)
@@ -372,7 +372,7 @@ def test_a_training_that_patience_has_ended_goes_on_with_more_of_it():
 
     def config_of(patience: int) -> Config:
         words = ["train.max_steps=12", "train.max_epochs=null", f"train.patience={patience}"]
-        return compose_all([*words, "optim.schedule=linear"], multirun=False)[0]
+        return compose_all([*words, "optim.schedule=linear"])[0]
 
     state = TrainState(step=9, total_steps=12, finished=True, validations_since_best=3)
     assert continued(state, config_of(3), 12, config_of(3), World()) == state
@@ -385,8 +385,8 @@ def test_a_training_that_patience_has_ended_goes_on_with_more_of_it():
 def test_minutes_without_a_limit_of_their_own_begin_another_schedule():
     """A training by minutes had no moments left, so that updates without an end begin anew."""
     words = ["optim.schedule=inverse_sqrt", "train.max_epochs=null"]
-    (before,) = compose_all([*words, "train.max_minutes=10"], multirun=False)
-    (after,) = compose_all([*words, "train.max_minutes=null", "train.max_steps=99"], multirun=False)
+    (before,) = compose_all([*words, "train.max_minutes=10"])
+    (after,) = compose_all([*words, "train.max_minutes=null", "train.max_steps=99"])
     state = TrainState(step=9, total_steps=9, budget_fixed=True, finished=True)
     again = continued(state, before, 99, after, World())
     assert not again.finished and again.schedule_start == 9 and again.total_steps == 99

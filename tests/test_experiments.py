@@ -14,7 +14,7 @@ EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 def test_every_experiment_composes():
     words = ["data.source=de", "data.target=en", "data.train=x", "seed=7"]
     for word in [f"+experiment={name}" for name in EXPERIMENTS] + [f"experiment={EXPERIMENTS[0]}"]:
-        (config,) = compose_all([word, *words], False)
+        (config,) = compose_all([word, *words])
         assert (config.name, config.seed) == (word.partition("=")[2], 7)
 
 
@@ -27,13 +27,13 @@ def test_several_experiments_have_their_own_names():
 
 def test_an_unknown_experiment_lists_those_that_exist():
     with pytest.raises(UserError) as error:
-        compose_all(["+experiment=luong2016"], False)
+        compose_all(["+experiment=luong2016"])
     assert all(name in str(error.value) for name in EXPERIMENTS)
 
 
 def test_bahdanaus_own_sizes():
     """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500."""
-    model = compose_all(["+experiment=bahdanau2015"], multirun=False)[0].model
+    model = compose_all(["+experiment=bahdanau2015"])[0].model
     sizes = (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size)
     assert sizes == (1000, 1000, 620, 500)
     assert (model.score, model.window, model.tie_embeddings) == ("additive", "global", False)

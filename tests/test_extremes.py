@@ -18,10 +18,7 @@ TEXTS = ["", "\0", "\x1b[2J", "../x", "a" * 5000, "${oc.env:HOME}", "\u202e"]
 
 
 def configs() -> list[Config]:
-    return [
-        compose_all([f"model={name}"], multirun=False)[0]
-        for name in ("transformer", "luong_local_p")
-    ]
+    return [compose_all([f"model={name}"])[0] for name in ("transformer", "luong_local_p")]
 
 
 def with_value(tree: dict, key: str, value: Any) -> dict:

@@ -179,14 +179,14 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
     others = ["decode.beam=3", "decode.length_penalty=0.75", "optim.lr=0.0625"]
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={text}"]
     words += ["model=luong_global", f"model.hidden_size={width}"]
-    [old] = compose_all([*words, *others], multirun=False)
+    [old] = compose_all([*words, *others])
 
     def open_run(run: str, root: Path) -> tuple[Path, Config]:
         return tmp_path / run, old
 
     def tuned(*more: str) -> dict[str, object]:
         given = [f"run_folder={tmp_path}", "from=old", "data.train=new", *more]
-        [config] = compose_all(given, multirun=False, open_run=open_run)
+        [config] = compose_all(given, open_run=open_run)
         return flatten(config)
 
     before = flatten(old)
@@ -210,16 +210,16 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
 def test_a_new_run_has_the_name_of_the_one_it_starts_from(checkpoint, name, tmp_path, monkeypatch):
     """Of the run itself where that is a version of it, whose place no new run may take."""
     path = tmp_path / checkpoint
-    [old] = compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"], False)
+    [old] = compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"])
     words = [f"run_folder={tmp_path / 'runs'}", "from=base", "data.train=new"]
     monkeypatch.setattr("nmt.runs.stages.find_parent", lambda run, root: path)
     monkeypatch.setattr("nmt.runs.stages.load_config", lambda path: old)
-    [new] = compose_all(words, multirun=False, open_run=parent_of)
+    [new] = compose_all(words, open_run=parent_of)
     assert new.name == name
     given = [*words, "name=base"]
     if path.is_relative_to(tmp_path / "runs"):
         with pytest.raises(UserError, match="another name"):
-            compose_all(given, multirun=False, open_run=parent_of)
+            compose_all(given, open_run=parent_of)
 
 
 @pytest.mark.parametrize(

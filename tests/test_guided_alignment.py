@@ -188,7 +188,7 @@ def test_what_cannot_be_guided_is_refused(tmp_path, refused):
     assert f"{links}:239: link 0-99" in refused("download", *words)
     for model in ("seq2seq", "bahdanau_hard"):
         with pytest.raises(UserError, match="needs a model with soft attention"):
-            compose_all([f"model={model}", WEIGHT], multirun=False)
+            compose_all([f"model={model}", WEIGHT])
 
 
 @pytest.mark.parametrize("block", [1, 5, 1 << 24])

@@ -255,7 +255,7 @@ def test_every_parameter_belongs_to_one_part(name):
 def test_a_model_is_made_of_its_weights_without_a_copy(name, vocabularies):
     """Nothing is left without memory, tied weights are one parameter, and it computes the same."""
     tokenizers = vocabularies[True]
-    config = replace(compose_all([], multirun=False)[0], model=small_config(name, ()))
+    config = replace(compose_all([])[0], model=small_config(name, ()))
     torch.manual_seed(1)
     model = new_model(config, tokenizers)
     weights = model.state_dict()
@@ -370,7 +370,7 @@ def test_values_of_the_experiment_count_as_given(trained, tmp_path):
     words = ["from=base", "data.train=x", *folder_options(tmp_path)]
     rates = []
     for more in ([], ["+experiment=large_model"], ["+experiment=large_model", "optim.lr=0.5"]):
-        (config,) = compose_all([*words, *more], multirun=False, open_run=parent_of)
+        (config,) = compose_all([*words, *more], open_run=parent_of)
         rates.append(config.optim.lr)
     assert (config.train.lora, config.train.recompute, config.train.rehearsal) == (16, True, 1)
     assert rates == [0.125, 0.001, 0.5]

@@ -55,7 +55,7 @@ def test_either_direction_has_the_same_pairs_and_swapped_links(
 ) -> None:
     for source, target in (("de", "en"), ("en", "de")):
         words = ["data=phrasebook", f"data.source={source}", f"data.target={target}"]
-        (config,) = compose_all(words, multirun=False)
+        (config,) = compose_all(words)
         corpus.corpus_inputs(config.data, tmp_path / "digests.json")
         (tmp_path / source).mkdir()
         corpus.build_corpus(config.data, tmp_path / source, tmp_path / "downloads")
@@ -81,7 +81,7 @@ def test_either_direction_has_the_same_pairs_and_swapped_links(
 
 
 def test_links_are_left_out_where_a_pair_is(tmp_path: Path, part: dict[str, int]) -> None:
-    (config,) = compose_all(["data=phrasebook", "data.max_characters=40"], multirun=False)
+    (config,) = compose_all(["data=phrasebook", "data.max_characters=40"])
     corpus.build_corpus(config.data, tmp_path, tmp_path / "downloads")
     assert not (tmp_path / "train.align").exists() and (tmp_path / "valid.align").exists()
 
@@ -97,7 +97,7 @@ def test_links_are_left_out_where_a_pair_is(tmp_path: Path, part: dict[str, int]
 )
 def test_an_impossible_configuration_is_refused(tmp_path: Path, word: str, expected: str) -> None:
     with pytest.raises(UserError, match=expected):
-        (config,) = compose_all(["data=phrasebook", word], multirun=False)
+        (config,) = compose_all(["data=phrasebook", word])
         corpus.corpus_inputs(config.data, tmp_path / "digests.json")
 
 

@@ -28,7 +28,7 @@ def values(pairs: int, minutes: float | None, gpu: bool = False) -> dict[str, ob
 )
 def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
     suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
-    config = compose_all([each.word for each in suggestions], multirun=False)[0]
+    config = compose_all([each.word for each in suggestions])[0]
     composed = {key: value for key, value, _ in leaves(config)}
     assert values(pairs, minutes, gpu).items() <= composed.items()
     assert all(each.reason for each in suggestions)
@@ -95,7 +95,7 @@ def test_the_width_on_the_command_line_reaches_the_suggestions(tmp_path, monkeyp
     monkeypatch.setattr(presets, "SIZES", [SIZES[0], replace(SIZES[1], minutes=0, pairs=0)])
     for width, rate in ((128, SIZES[0].lr), (64, 2 * SIZES[0].lr)):
         given = [*words, f"model.hidden_size={width}"]
-        (config,) = compose_all(given, multirun=False, suggest=suggestions)
+        (config,) = compose_all(given, suggest=suggestions)
         assert (config.model.hidden_size, config.optim.lr) == (width, rate)
 
 
@@ -123,7 +123,7 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
         return [Suggestion(key, value, "a reason") for key, value in keys.items()]
 
     def composed(*words):
-        config = compose_all(words, multirun=False, suggest=fixed)[0]
+        config = compose_all(words, suggest=fixed)[0]
         return (
             config.model.hidden_size,
             config.optim.lr,
@@ -153,7 +153,7 @@ def test_text_of_ones_own_has_the_recipe_unless_a_model_is_chosen():
 
 def test_half_an_hour_is_given_where_no_limit_is():
     def minutes(*words: str) -> float | None:
-        found = compose_all(["model=auto", *words], multirun=False, suggest=of_a_few_pairs)[0]
+        found = compose_all(["model=auto", *words], suggest=of_a_few_pairs)[0]
         return found.train.max_minutes
 
     def of_a_few_pairs(config, given) -> list[Suggestion]:

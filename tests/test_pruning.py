@@ -24,7 +24,7 @@ HALF = {"hidden_size": 16, "num_heads": 2, "feed_forward_size": 24, "decoder_lay
 def configuration(*words: str):
     sizes = ["hidden_size=32", "num_heads=4", "feed_forward_size=48", "positions=rotary"]
     sizes += ["encoder_layers=3", "decoder_layers=3", "dropout=0"]
-    (config,) = compose_all([f"model.{word}" for word in [*sizes, *words]], multirun=False)
+    (config,) = compose_all([f"model.{word}" for word in [*sizes, *words]])
     return config.model
 
 
@@ -167,6 +167,6 @@ def test_what_can_be_cut_out(teacher, student, is_possible):
 
 
 def test_only_transformers_can_be_cut():
-    (config,) = compose_all(["model=bahdanau"], multirun=False)
+    (config,) = compose_all(["model=bahdanau"])
     assert not can_prune(config.model, configuration())
     assert not can_prune(configuration(), config.model)

@@ -113,9 +113,7 @@ def test_the_pairs_to_learn_from(tmp_path, caplog):
     caplog.set_level("INFO", "nmt")
     lines = [*LINES, LINES[0], "", "a loop", "no answer"]
     (tmp_path / "text.de").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    (config,) = compose_all(
-        ["data=files", "data.source=de", "data.target=en", "data.train=text"], multirun=False
-    )
+    (config,) = compose_all(["data=files", "data.source=de", "data.target=en", "data.train=text"])
     data = replace(config.data, mono=[str(tmp_path / "text.de")])
     answers = {"a loop": "on and on and on and on and on", "no answer": " "}
     calls = []
@@ -207,7 +205,6 @@ def test_what_a_student_is_trained_with(given, different):
     (teacher,) = compose_all(
         ["data=files", "data.source=de", "data.target=en", "data.train=text"]
         + ["model.hidden_size=256"],
-        multirun=False,
     )
     task = Task("large", "de", "en", teacher, None)
     words = [f"{key}={value}" for key, value in given.items()]
@@ -228,7 +225,7 @@ def test_what_a_student_is_trained_with(given, different):
 )
 def test_a_student_has_a_name_that_can_be_given(teacher, name):
     chosen = training_words(Task(teacher, "de", "en", None, None), [], {})
-    (config,) = compose_all([*chosen, "data.train=x"], multirun=False)
+    (config,) = compose_all([*chosen, "data.train=x"])
     assert config.name == name
 
 
@@ -245,7 +242,6 @@ def test_a_narrow_student_is_trained_with_muon(width, given, algorithm):
     (teacher,) = compose_all(
         ["data=files", "data.source=de", "data.target=en", "data.train=text"]
         + [f"model.hidden_size={width}"],
-        multirun=False,
     )
     words = [f"{key}={value}" for key, value in given.items()]
     found = training_words(Task("large", "de", "en", teacher, None), words, given)
@@ -258,10 +254,10 @@ def test_half_of_a_small_teacher_is_a_model(layers, heads):
     config = ["data=files", "data.source=de", "data.target=en", "data.train=text"]
     sizes = {"hidden_size": 64, "num_heads": heads, "decoder_layers": layers}
     words = [f"model.{key}={value}" for key, value in sizes.items()]
-    (teacher,) = compose_all([*config, *words], multirun=False)
+    (teacher,) = compose_all([*config, *words])
     chosen = training_words(Task("large", "de", "en", teacher, None), [], {})
     of_model = [word for word in chosen if word.startswith("model.")]
-    (student,) = compose_all([*config, *of_model], multirun=False)
+    (student,) = compose_all([*config, *of_model])
     assert student.model.decoder_layers == (layers + 1) // 2
     assert student.model.num_heads == max(1, heads // 2)
     assert student.model.hidden_size == 32

@@ -75,7 +75,7 @@ class RandomBatches:
 
 @cache
 def composed(words: tuple[str, ...]) -> Config:
-    return compose_all([*WORDS, *words], multirun=False)[0]
+    return compose_all([*WORDS, *words])[0]
 
 
 def make_step(

@@ -93,7 +93,7 @@ def audit(rows: Sequence[Correction]) -> dict[int, str]:
     for source, target in dict.fromkeys(row.languages for row in rows):
         of_pair = [row for row in rows if row.languages == (source, target)]
         words = ("data=files", f"data.source={source}", f"data.target={target}", "data.train=x")
-        (config,) = compose_all(words, False)
+        (config,) = compose_all(words)
         faults |= find_faults(of_pair, config.data)
     return faults
 

@@ -136,7 +136,7 @@ def run_of(name: str, runs: Path, source: str | None, target: str | None) -> str
     return world().main_first(lambda: import_once(name, runs, source, target))
 
 
-def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
+def with_format(overrides: list[str], wanted: str, multirun: bool = False) -> list[str]:
     """The words with what a model needs to be exported as for=FORMAT; what is given stays."""
     if not wanted:
         return overrides

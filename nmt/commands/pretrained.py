@@ -20,10 +20,9 @@ from nmt.convert.pretrained.new_language import NewLanguage
 from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.corpus.languages import same_language
 from nmt.errors import UserError
-from nmt.models.build import build
 from nmt.runs.folders import PRETRAINED, read_config
 from nmt.training import checkpoint
-from nmt.training.restore import check_tensors
+from nmt.training.restore import check_tensors, new_model
 
 log = logging.getLogger("nmt")
 # What from=RUN trains an imported run with (docs/guides/pretrained.md, Fine-tuning)
@@ -147,9 +146,7 @@ def write_run(
         config = configuration(pretrained, folder.name, options)
         tokenizers = pretrained.tokenizers
         with torch.device("meta"):
-            expected = build(
-                config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
-            )
+            expected = new_model(config, tokenizers)
         check_tensors(pretrained.weights, expected.state_dict(), "the model of its configuration")
         payload = checkpoint.common_entries(config, tokenizers, corpus_hash="") | {
             "model": pretrained.weights,
@@ -201,6 +198,5 @@ def configuration(pretrained: Pretrained, name: str, fine_tuning: list[str]) -> 
             f"tokenizer.lowercase={str(tokenizers.source.lowercase).lower()}",
             *options,
         ],
-        multirun=False,
     )
     return config

@@ -30,7 +30,6 @@ from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
 NEEDS = {"--resume": "--output", "--tokenized": "--format=jsonl"}
-SETTINGS = ("format", "tokenized")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             source=options.source,
             target=options.target,
         )
-        given = {f"--{name}": getattr(options, name) for name in SETTINGS}
+        given = {"--format": options.format, "--tokenized": options.tokenized}
         out.continue_with(given | search_settings(run))
         first = files[0] if files else None
         report = stack.enter_context(line_progress(first, options.output, out.lines, "scoring"))

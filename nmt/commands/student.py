@@ -159,9 +159,9 @@ def check_training(words: list[str], formats: list[str]) -> Config:
     """
     words = with_auto(with_imported(words))
     if formats:
-        words = with_format(words, formats[0], multirun=False)
+        words = with_format(words, formats[0])
     (config,) = compose_all(
-        words, multirun=False, suggest=lambda config, given: for_every_corpus(), open_run=parent_of
+        words, suggest=lambda config, given: for_every_corpus(), open_run=parent_of
     )
     for format in formats:
         check_format(config, format)
@@ -229,7 +229,7 @@ def source_text(task: Task, text: list[str], words: list[str]) -> DataConfig:
     """The configuration of the files that the teacher translates, with the data.KEY of `words`."""
     given = [word for word in words if word.startswith("data.")]
     languages = [f"data.source={task.source}", f"data.target={task.target}"]
-    (config,) = compose_all(["data=files", "data.train=text", *given, *languages], multirun=False)
+    (config,) = compose_all(["data=files", "data.train=text", *given, *languages])
     return replace(config.data, mono=text)
 
 

@@ -82,7 +82,7 @@ def no_run(run: str, root: Path) -> tuple[Path, Config]:
 
 def compose_all(
     overrides: Sequence[str],
-    multirun: bool,
+    multirun: bool = False,
     suggest: Suggest = no_suggestions,
     open_run: OpenRun = no_run,
 ) -> list[Config]:

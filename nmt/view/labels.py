@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from nmt.view.text import EMPTY, REPLACEMENT
+from nmt.view.text import EMPTY, clean_text
 
 MAX_LENGTH = 24  # characters of a label
 BOX = "□"
@@ -68,17 +68,10 @@ def make_label(word: str, missing: Collection[str], max_length: int = MAX_LENGTH
 
 
 def clean(word: str) -> str:
-    """A word without control, zero-width and private characters.
-
-    Lone surrogates (bad UTF-8) become U+FFFD. Joiners stay within a word: Persian and the scripts
-    of India are written with them.
-    """
+    """A word without control, zero-width and private characters; joiners stay within it."""
     kept = ""
-    for character in word:
-        category = unicodedata.category(character)
-        if category == "Cs":
-            kept += REPLACEMENT
-        elif category[0] != "C" or character.isspace() or character in JOINERS:
+    for character in clean_text(word):
+        if unicodedata.category(character)[0] != "C" or character in JOINERS:
             kept += character
     return " ".join(kept.split()).strip(JOINERS) or EMPTY
 

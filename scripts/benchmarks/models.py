@@ -75,7 +75,7 @@ def measure_model(
         "train.max_epochs=null",
         f"train.max_steps={warmup + updates}",
     ]
-    config = compose_all(["name=bench", *budget, *overrides], multirun=False)[0]
+    config = compose_all(["name=bench", *budget, *overrides])[0]
     keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
         trainer = trainer_on_corpus(config, Path(folder))

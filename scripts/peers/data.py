@@ -36,7 +36,7 @@ def prepare_data(
         f"run_folder={folder / 'runs'}",
         f"tokenizer.vocabulary_size={PIECES}",
     ]
-    stages = build_stages(compose_all(overrides, multirun=False)[0])
+    stages = build_stages(compose_all(overrides)[0])
     tokenizer = Tokenizers.load(stages.tokenizer).source
     counts: Counter[int] = Counter()
     for name in ("train", "valid"):
