@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import presets
-from nmt.config.compose import compose_all
+from nmt.config.compose import Suggest, compose_all
 from nmt.config.keys import EXPERIMENT, FROM
 from nmt.config.schema import Config
 from nmt.corpus.guess import with_file
@@ -78,11 +78,14 @@ def train(*overrides: str) -> list[Result]:
 
 
 def compose(
-    overrides: Sequence[str], multirun: bool = False, training: bool = True
+    overrides: Sequence[str],
+    multirun: bool = False,
+    training: bool = True,
+    suggest: Suggest | None = None,
 ) -> list[Config]:
     """The configurations of a command line, with a file, from=SOURCE and for=FORMAT.
 
-    Raises UserError.
+    suggest: what model=auto stands for, by default what fits the corpus. Raises UserError.
     """
     words = with_auto(with_imported(overrides))
     formats = [word.removeprefix("for=") for word in words if word.startswith("for=")]
@@ -92,7 +95,7 @@ def compose(
 
         wanted = ALIASES.get(wanted, wanted)
     words = with_format([word for word in words if not word.startswith("for=")], wanted, multirun)
-    configs = pipeline.compose(words, multirun)
+    configs = pipeline.compose(words, multirun, suggest)
     if training:
         for config in configs:
             check_format(config, wanted)

@@ -20,14 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.commands.export import cached_export, make_export
-from nmt.commands.interface import (
-    check_format,
-    compose,
-    load,
-    with_auto,
-    with_format,
-    with_imported,
-)
+from nmt.commands.interface import check_format, compose, load
 from nmt.config.compose import compose_all
 from nmt.config.keys import check_words
 from nmt.config.presets import for_every_corpus
@@ -53,7 +46,6 @@ from nmt.runs.folders import run_folder
 from nmt.runs.results import check_writable
 from nmt.runs.run import Run
 from nmt.runs.scoring import TestSet, corpus_of, corpus_set
-from nmt.runs.stages import parent_of
 from nmt.training.restore import Parent
 
 log = logging.getLogger("nmt")
@@ -102,9 +94,15 @@ def run(options: argparse.Namespace) -> int:
         about = {"command": options.command_line}
         translate = partial(translate_by_command, options.command_line)
     student_words = training_words(task, words, given)
-    planned = check_training([*student_words, train_word([DISTILLED], given)], options.export)
     if options.export:
         student_words.append(f"for={options.export[0]}")
+    (planned,) = compose(  # its text is not there yet
+        [*student_words, train_word([DISTILLED], given)],
+        training=False,
+        suggest=lambda config, given: for_every_corpus(),
+    )
+    for format in options.export:
+        check_format(planned, format)
     is_pruned = teacher is not None and begins_pruned(teacher, planned, given)
 
     # Distil. A student with its teacher's weights learns more from the teacher's own pairs than
@@ -150,22 +148,6 @@ def check_options(options: argparse.Namespace, names: list[str]) -> None:
         exporter = choose("format", format, FORMATS).load()
         exporter.check_packages()
         exporter.check_downloads()
-
-
-def check_training(words: list[str], formats: list[str]) -> Config:
-    """The configuration of the student; raises UserError.
-
-    Also where a format cannot hold it. Its text need not be there yet.
-    """
-    words = with_auto(with_imported(words))
-    if formats:
-        words = with_format(words, formats[0])
-    (config,) = compose_all(
-        words, suggest=lambda config, given: for_every_corpus(), open_run=parent_of
-    )
-    for format in formats:
-        check_format(config, format)
-    return config
 
 
 def open_teacher(name: str, given: dict[str, str]) -> Run:

@@ -138,28 +138,6 @@ class SetComparison:
         """The sentences of each group that is scored."""
         return {label: len(rows) for label, rows in large_groups(self.test_set).items()}
 
-    def describe_set(self) -> dict[str, Any]:
-        """What was scored and how, for comparison.json."""
-        return {
-            "files": list(map(str, (self.test_set.source, *self.test_set.references))),
-            "fingerprint": fingerprint(self.test_set),
-            "sentences": len(self.test_set.pairs),
-            "signatures": self.significance.signatures,
-            "lengths": self.counts_by_length(),
-        }
-
-    def describe_run(self, index: int, name: str) -> dict[str, Any]:
-        """Every number of one run, unrounded, for comparison.json."""
-        scored = self.scored[name]
-        numbers = scored.result.stored.copy()
-        del numbers["provenance"]
-        for metric, intervals in self.significance.intervals.items():
-            numbers[metric] = intervals[index]._asdict()
-        numbers["perplexity"] = scored.perplexity
-        numbers["perplexity_leaves_out"] = scored.left_out
-        numbers["bleu_by_length"] = scored.bleu_by_length
-        return numbers
-
 
 def cell(value: float | None, form: str) -> str:
     """A number in a table."""
@@ -387,19 +365,37 @@ def write_report(
 
 
 def report_numbers(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> dict[str, Any]:
-    """The content of comparison.json."""
-    sets = {comparison.test_set.name: comparison for comparison in comparisons}
+    """The content of comparison.json: every number, unrounded."""
     of_runs: dict[str, Any] = {}
-    for index, (name, run) in enumerate(runs.items()):
+    for name, run in runs.items():
         state = training_state(run)
         of_runs[name] = {
             "provenance": run.provenance | {"scored_with": run.made_with},
             "training": state and vars(state),
-            "sets": {key: comparison.describe_run(index, name) for key, comparison in sets.items()},
+            "sets": {},
         }
+    of_sets: dict[str, Any] = {}
+    for comparison in comparisons:
+        test_set = comparison.test_set
+        of_sets[test_set.name] = {
+            "files": list(map(str, (test_set.source, *test_set.references))),
+            "fingerprint": fingerprint(test_set),
+            "sentences": len(test_set.pairs),
+            "signatures": comparison.significance.signatures,
+            "lengths": comparison.counts_by_length(),
+        }
+        for index, (name, scored) in enumerate(comparison.scored.items()):
+            numbers = scored.result.stored.copy()
+            del numbers["provenance"]
+            for metric, intervals in comparison.significance.intervals.items():
+                numbers[metric] = intervals[index]._asdict()
+            numbers["perplexity"] = scored.perplexity
+            numbers["perplexity_leaves_out"] = scored.left_out
+            numbers["bleu_by_length"] = scored.bleu_by_length
+            of_runs[name]["sets"][test_set.name] = numbers
     return {
         "versions": checkpoint.versions(),
         "bootstrap_seed": SEED,
-        "sets": {key: comparison.describe_set() for key, comparison in sets.items()},
+        "sets": of_sets,
         "runs": of_runs,
     }

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.attention.cpu import give_back_freed_memory, keep_freed_memory
-from nmt.config.compose import compose_all
-from nmt.config.presets import CorpusSize, Suggestion, suggest
+from nmt.config import presets
+from nmt.config.compose import Suggest, compose_all
+from nmt.config.presets import CorpusSize, Suggestion
 from nmt.config.schema import Config, to_yaml
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
@@ -39,12 +40,14 @@ log = logging.getLogger("nmt")
 Finish = Callable[[Path], None]
 
 
-def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
+def compose(
+    overrides: Sequence[str], multirun: bool = False, suggest: Suggest | None = None
+) -> list[Config]:
     """The configurations of a command line; raises UserError.
 
-    They have what model=auto chooses and what from=RUN brings.
+    They have what model=auto chooses, or `suggest`, and what from=RUN brings.
     """
-    configs = compose_all(overrides, multirun, suggestions, parent_of)
+    configs = compose_all(overrides, multirun, suggest or suggestions, parent_of)
     for config in configs:
         check_possible(config)
     return configs
@@ -89,7 +92,7 @@ def suggestions(config: Config, given: Collection[str]) -> list[Suggestion]:
     corpus = CorpusSize(pairs, longer_side / pairs)
     begun = read_config(run_folder(config))
     width = config.model.hidden_size if "model.hidden_size" in given else None
-    suggested = suggest(corpus, config.train.max_minutes, gpu, width)
+    suggested = presets.suggest(corpus, config.train.max_minutes, gpu, width)
     return [kept_value(suggestion, begun) for suggestion in suggested]
 
 
