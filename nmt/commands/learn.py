@@ -158,8 +158,14 @@ def learn_from(
         number = outcome.number
     else:
         log.info("Version %d was made from these corrections before.", number)
-    for key, value in described(run_folder, number):
-        print(f"{key}\t{value}")
+    made = version_folder(run_folder, number)
+    record = read_record(made) or {}
+    print(f"version\t{number}")
+    print(f"current\t{current_number(run_folder)}")
+    print(f"learnt\t{record['corrections'][LEARNT]}")
+    print(f"held out\t{record['corrections'][HELD_OUT]}")
+    print(f"decision\t{record['sentence']}")
+    print(f"report\t{made / REPORT}")
     return 0
 
 
@@ -305,20 +311,6 @@ def edits(corrections: Sequence[Correction], language: str) -> dict[str, Any]:
     scorer = open_scorer(EDITS, language)
     sums = scorer.statistics(Translated(sides[0], [sides[1]])).sum(axis=0)
     return {"sentences": len(known), "hter": scorer.score(sums)}
-
-
-def described(run_folder: Path, number: int) -> list[tuple[str, object]]:
-    """What a version has learnt, and what was decided."""
-    folder = version_folder(run_folder, number)
-    record = read_record(folder) or {}
-    return [
-        ("version", number),
-        ("current", current_number(run_folder)),
-        ("learnt", record["corrections"][LEARNT]),
-        ("held out", record["corrections"][HELD_OUT]),
-        ("decision", record["sentence"]),
-        ("report", folder / REPORT),
-    ]
 
 
 def rollback(options: argparse.Namespace) -> int:

@@ -86,8 +86,11 @@ def run(options: argparse.Namespace) -> int:
         if given.get("name") == task.name:
             raise UserError(f"name={task.name} is the teacher; give the student another name.")
         provenance = teacher.provenance
-        about = {"weights": teacher.weights, "decode": provenance["decode"]}
-        about["computed"] = provenance["computed"]
+        about = {
+            "weights": teacher.weights,
+            "decode": provenance["decode"],
+            "computed": provenance["computed"],
+        }
         translate: Teacher = partial(translate_by_run, teacher)
     else:
         task = task_of_program(options.text, given)

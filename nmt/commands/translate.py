@@ -25,7 +25,7 @@ from nmt.commands.output import (
 )
 from nmt.corpus.line_chunks import LineChunk, read_chunks
 from nmt.corpus.packed import OPENERS, PackedFile
-from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.parallel_text import read_pairs
 from nmt.corpus.words import has_letters
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
@@ -182,14 +182,9 @@ def with_candidates(
     if options.choose == "reference":
         if reference is None or source is None or not source.is_file():
             raise UserError("--choose reference needs --reference FILE, and a file as input.")
-        references = list(read_lines(Path(reference)))
-        lines = PackedFile(source).count_lines() or 0
-        if lines != len(references):
-            raise UserError(
-                f"--reference {reference} has {len(references):,} lines, and {source} has "
-                f"{lines:,}; line n of one must be the translation of line n of the other."
-            )
-        warning = copies_warning(read_lines(PackedFile(source, errors="replace")), references)
+        pairs = read_pairs(PackedFile(source, errors="replace"), Path(reference))
+        sources, references = zip(*pairs, strict=True)
+        warning = copies_warning(sources, references)
         if warning:
             log.warning("%s: %s", reference, warning)
         return run.with_choice(references)

@@ -132,7 +132,10 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     """
     data = config.data
     run = load([path], beam=BEAM)
-    held_out = held_out_targets(data, corpus)
+    held_out = SideSet()  # the targets of the validation and test sets
+    for name in ("valid", *read_report(corpus)["sets"]):
+        for line in read_lines(set_files(corpus, name, data)[1]):
+            held_out.add(line)
     dropped = Counter[str]()
     total = sum(1 for _ in read_sentences(data, held_out, dropped))
     budget = None
@@ -179,15 +182,6 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
             f"No pair is left of the {translated:,} lines of data.mono that {path.parent} has "
             "translated: it has learnt too little. Train longer, or without data.mono."
         )
-
-
-def held_out_targets(data: DataConfig, corpus: Path) -> SideSet:
-    """The targets of the validation and test sets of a corpus folder."""
-    held_out = SideSet()
-    for name in ("valid", *read_report(corpus)["sets"]):
-        for line in read_lines(set_files(corpus, name, data)[1]):
-            held_out.add(line)
-    return held_out
 
 
 def translate(
