@@ -9,16 +9,16 @@ from corpora import folder_options, run_command, small, write_corpus
 from nmt.commands import interface
 from nmt.config import presets
 from nmt.config.compose import compose_all
-from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, learning_rate, suggest
+from nmt.config.presets import SIZES, Suggestion, dropout, learning_rate, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
-from nmt.runs.pipeline import count_characters, kept_value, suggestions
+from nmt.runs.pipeline import kept_value, suggestions
 
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 
 
 def values(pairs: int, minutes: float | None, gpu: bool = False) -> dict[str, object]:
-    suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
+    suggestions = suggest(pairs, minutes, gpu)
     return {each.key: each.value for each in suggestions}
 
 
@@ -27,7 +27,7 @@ def values(pairs: int, minutes: float | None, gpu: bool = False) -> dict[str, ob
     [(1, 0.1, False), (5_000, None, False), (29_000, 15, False), (50_000_000, 10_000, True)],
 )
 def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
-    suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
+    suggestions = suggest(pairs, minutes, gpu)
     config = compose_all([each.word for each in suggestions])[0]
     composed = {key: value for key, value, _ in leaves(config)}
     assert values(pairs, minutes, gpu).items() <= composed.items()
@@ -77,7 +77,7 @@ def test_a_width_has_the_rate_of_the_size_that_it_reaches():
 
 @pytest.mark.parametrize("width", [40, 64, 96, 128, 200, 256, 400, 512, 1024])
 def test_a_given_width_decides_what_belongs_to_it(width):
-    of_given = suggest(CorpusSize(5_000, 60.0), 5, False, width)
+    of_given = suggest(5_000, 5, False, width)
     found = {each.key: each.value for each in of_given}
     heads = found["model.num_heads"]
     assert found["optim.lr"] == learning_rate(width)
@@ -107,13 +107,6 @@ def test_more_passes_need_more_dropout():
 def test_some_trainings_need_dropout_however_few_their_passes():
     assert dropout(1, needs_some=True) > 0
     assert dropout(1000, needs_some=True) == dropout(1000)
-
-
-def test_the_length_is_counted_in_characters(tmp_path):
-    (tmp_path / "a").write_text("Добрый день.\n" * 200_000, encoding="utf-8")
-    assert count_characters(tmp_path / "a") == pytest.approx(13 * 200_000, rel=1e-3)
-    (tmp_path / "a").write_text("")
-    assert count_characters(tmp_path / "a") == 0
 
 
 def test_auto_changes_its_own_group_and_what_is_given_stays():
@@ -157,7 +150,7 @@ def test_half_an_hour_is_given_where_no_limit_is():
         return found.train.max_minutes
 
     def of_a_few_pairs(config, given) -> list[Suggestion]:
-        return suggest(CorpusSize(5_000, 40.0), config.train.max_minutes, False)
+        return suggest(5_000, config.train.max_minutes, False)
 
     assert minutes("train.max_minutes=null") == presets.DEFAULT_MINUTES
     assert minutes("train.max_minutes=7") == 7
@@ -166,7 +159,7 @@ def test_half_an_hour_is_given_where_no_limit_is():
 
 def test_a_begun_run_keeps_all_but_how_long_it_trains():
     """Where no run is begun, what is suggested stays."""
-    suggested = suggest(CorpusSize(5_000, 40.0), 30, False)
+    suggested = suggest(5_000, 30, False)
     begun = {"tokenizer": {}}
     for suggestion in suggested:
         group, _, name = suggestion.key.partition(".")

@@ -57,16 +57,8 @@ class Suggestion(NamedTuple):
         return f"{self.key}={value}"
 
 
-@dataclass(frozen=True)
-class CorpusSize:
-    """What is decided from."""
-
-    pairs: int  # for training
-    characters: float  # of the longer side of a pair, on average
-
-
 def suggest(
-    corpus: CorpusSize, minutes: float | None, gpu: bool, width: int | None = None
+    training_pairs: int, minutes: float | None, gpu: bool, width: int | None = None
 ) -> list[Suggestion]:
     """The values of `model=auto tokenizer=auto` that differ from those of BASE, or may.
 
@@ -75,19 +67,19 @@ def suggest(
     given = minutes or DEFAULT_MINUTES
     time = f"{given:g} minutes"
     worth = given * (GPU_SPEED if gpu else 1)
-    pairs = f"{corpus.pairs:,} pairs"
+    pairs = f"{training_pairs:,} pairs"
     device = "a GPU" if gpu else "two CPU cores"
     why = "given"
     if width is None:
         possible = [
-            size.width for size in SIZES if size.minutes <= worth and size.pairs <= corpus.pairs
+            size.width for size in SIZES if size.minutes <= worth and size.pairs <= training_pairs
         ]
         width = possible[-1]
         why = f"{time} on {device} and {pairs}"
     suggestions = [
         Suggestion(
             "tokenizer.vocabulary_size",
-            last(PIECES, corpus.pairs),
+            last(PIECES, training_pairs),
             f"{pairs}; fewer if the text has fewer",
         ),
         Suggestion("model.hidden_size", width, why),

@@ -131,7 +131,7 @@ class SetComparison:
             return ""
         title = f"{self.test_set.name}: BLEU by source length"
         curves = {name: scored.bleu_by_length for name, scored in self.scored.items()}
-        figure = plot_curves(curves, counts, title, "words of the source", "BLEU")
+        figure = plot_curves(curves, counts, title)
         return figure_html(png(figure), title)
 
     def counts_by_length(self) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """The report on a version for people who decide about translations: one page of HTML."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ MOST_BETTER = 5  # changed translations that are shown
 MOST_WORSE = 3
 
 
-def write_report(outcome: Outcome, run_name: str) -> Path:
+def write_report(outcome: Outcome, run_name: str) -> None:
     """Write the report into the folder of the version; raises UserError."""
     title = f"{run_name}: what version {outcome.number} has learnt"
     tables = [learnt_table(outcome.record), *score_tables(outcome), *example_tables(outcome)]
@@ -27,10 +26,8 @@ def write_report(outcome: Outcome, run_name: str) -> Path:
         status = f"Version {outcome.number} is now in use."
     lead = f"<p><strong>{escape_html(status)}</strong> {escape_html(outcome.decision.sentence)}</p>"
     body = ["<main>", f"<h1>{escape_html(title)}</h1>", lead, *map(Table.html, tables), "</main>"]
-    path = outcome.folder / FILE
     with report_write_errors(outcome.folder):
-        write_atomic(path, html_page(title, "\n".join(body)))
-    return path
+        write_atomic(outcome.folder / FILE, html_page(title, "\n".join(body)))
 
 
 def learnt_table(record: dict[str, Any]) -> Table:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.attention.cpu import give_back_freed_memory, keep_freed_memory
-from nmt.config import presets
 from nmt.config.compose import Suggest, compose_all
-from nmt.config.presets import CorpusSize, Suggestion
+from nmt.config.presets import Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
-from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
 from nmt.corpus.monolingual import warn_of_language
 from nmt.corpus.write_sets import IN_TRAINING
@@ -87,12 +86,10 @@ def suggestions(config: Config, given: Collection[str]) -> list[Suggestion]:
     check_possible(config)
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
-    pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
-    longer_side = max(map(count_characters, set_files(folder, "train", config.data)))
-    corpus = CorpusSize(pairs, longer_side / pairs)
+    pairs = read_report(folder)["audit"]["train"]["kept"]
     begun = read_config(run_folder(config))
     width = config.model.hidden_size if "model.hidden_size" in given else None
-    suggested = presets.suggest(corpus, config.train.max_minutes, gpu, width)
+    suggested = suggest(pairs, config.train.max_minutes, gpu, width)
     return [kept_value(suggestion, begun) for suggestion in suggested]
 
 
@@ -105,16 +102,6 @@ def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
     if suggestion.key.startswith(CHANGEABLE) or name not in begun.get(group, {}):
         return suggestion
     return Suggestion(suggestion.key, begun[group][name], "as the run was begun")
-
-
-def count_characters(path: Path) -> float:
-    """About how many characters a file of UTF-8 has.
-
-    Its bytes are divided by those of a character in its first megabyte.
-    """
-    with open(path, "rb") as file:
-        start = file.read(1 << 20)
-    return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
 
 
 def train(

@@ -23,10 +23,8 @@ def plot_curves(
     curves: Mapping[str, Sequence[float]],
     counts: Mapping[str, int],
     title: str,
-    x_label: str,
-    y_label: str,
 ) -> Figure:
-    """A curve for each run, with a value for each bucket; `counts`: the sentences of the buckets.
+    """A curve of BLEU for each run, by length; `counts`: the sentences of each length.
 
     The legend to the right names the curves in the order of their right ends.
     """
@@ -49,7 +47,7 @@ def plot_curves(
         lines += axes.plot(values, color=color, linestyle=line_style, marker=marker)
     labels = [f"{label}\nn = {count}" for label, count in counts.items()]
     axes.set_xticks(range(len(counts)), labels, fontsize=9)
-    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.set(xlabel="words of the source", ylabel="BLEU")
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     ends = sorted(zip(lines, curves, strict=True), key=lambda pair: -curves[pair[1]][-1])
     # matplotlib leaves out names that begin with _
