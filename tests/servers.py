@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+BROUGHT = "it is not installed; the environment of `make test` brings it"
+
 
 class Handler(BaseHTTPRequestHandler):
     """Answers without a log."""

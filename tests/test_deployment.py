@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from corpora import Trained, run_command
-from servers import Handler, serving
+from servers import BROUGHT, Handler, serving
 from test_serve import (
-    BROUGHT,
     KEYS,
     SIDES,
     SOURCES,
@@ -28,12 +27,8 @@ from test_serve import (
 
 from nmt.commands import serve as command
 from nmt.commands.options import make_parser
+from nmt.serve import access_log, app, models, routes, service
 
-access_log = pytest.importorskip("nmt.serve.access_log", reason=BROUGHT)
-app = pytest.importorskip("nmt.serve.app", reason=BROUGHT)
-models = pytest.importorskip("nmt.serve.models", reason=BROUGHT)
-routes = pytest.importorskip("nmt.serve.routes", reason=BROUGHT)
-service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
 uvicorn = pytest.importorskip("uvicorn", reason=BROUGHT)
 SHARED = make_client, open_models, run  # fixtures, which pytest finds by these names
 DEPLOY = Path(__file__).parents[1] / "deploy"

@@ -14,9 +14,10 @@ from xml.sax.saxutils import escape
 
 import pytest
 from corpora import SMALL, TRAINED, TRANSFORMER, environment, last_of_each_key, pairs
+from servers import BROUGHT
 from test_learning import STRONG, wanted
 from test_readme import ROOT, commands, words
-from test_serve import BROUGHT, running
+from test_serve import running
 
 from nmt.corpus.parallel_text import read_lines
 

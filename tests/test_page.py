@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from chromium import Browser, find_chromium
+from servers import BROUGHT
 
-BROUGHT = "it is not installed; the environment of `make test` brings it"
 pages = pytest.importorskip("nmt.serve.pages", reason=BROUGHT)
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from corpora import Trained
 from documents import SAMPLES
-from test_serve import BROUGHT, running
+from servers import BROUGHT
+from test_serve import running
 
 httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
-pytest.importorskip("uvicorn", reason=BROUGHT)
 
 FILES = 2000
 FIRST = 100  # after which memory should no longer grow

@@ -19,17 +19,15 @@ from types import SimpleNamespace
 
 import pytest
 from corpora import Trained, environment, pairs
-from test_serve import BROUGHT, Client, running
+from servers import BROUGHT
+from test_serve import Client, running
 
 from nmt.commands import serve as command
 from nmt.errors import UserError
 from nmt.runs.run import Run, load
 from nmt.runs.versions import current_number, set_current
+from nmt.serve import app, models, service
 from nmt.training import checkpoint
-
-app = pytest.importorskip("nmt.serve.app", reason=BROUGHT)
-models = pytest.importorskip("nmt.serve.models", reason=BROUGHT)
-service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
 
 SOURCES = [source for source, _ in pairs(16, seed=9)]
 GERMAN = "Der Mann liest heute ein Buch."
