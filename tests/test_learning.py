@@ -63,6 +63,24 @@ def learn(run: Path, capfd: pytest.CaptureFixture[str]) -> Learn:
     return call
 
 
+@pytest.fixture
+def stopped(monkeypatch):
+    """stopped(learn, WORD …) → the lesson of a learning that is killed when it begins."""
+    lessons = []
+
+    def stop_at(lesson: Lesson, *_: object) -> None:
+        lessons.append(lesson)
+        raise RuntimeError("killed")
+
+    def lesson_of(learn: Learn, *words: str) -> Lesson:
+        with pytest.raises(RuntimeError, match="killed"):
+            learn(*words)
+        return lessons.pop()
+
+    monkeypatch.setattr(learn_command, "learn", stop_at)
+    return lesson_of
+
+
 def wanted(count: int) -> list[tuple[str, str]]:
     """Sentences whose translations people want otherwise than the run has learnt them."""
     return [(source, target.replace("the ", "our ")) for source, target in pairs(count, seed=5)]
@@ -76,7 +94,7 @@ def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> str:
 # The side of a correction
 
 
-def test_a_correction_stays_on_its_side() -> None:
+def test_a_correction_stays_on_its_side():
     """Whatever its translation, case and punctuation are."""
     sources = [source for source, _ in pairs(1000)]
     held_out = [source for source in sources if is_held_out(source)]
@@ -116,14 +134,14 @@ def changed(before: float, after: float, name: str = "corrections", count: int =
         (None, changed(0.5, 0.5, "test"), TOO_FEW),
     ],
 )
-def test_the_decision(corrections: SetChange | None, test: SetChange, kind: str) -> None:
+def test_the_decision(corrections, test, kind):
     decision = decide(corrections, [test], margin=0.5)
     assert decision.kind == kind
     assert decision.sentence.lower().startswith(kind)
 
 
 @pytest.mark.parametrize("count", [9, 60, 120])
-def test_it_says_how_many_corrections_would_be_enough(count: int) -> None:
+def test_it_says_how_many_corrections_would_be_enough(count):
     """More held-out ones than there are, and five times as many in all, in two digits."""
     corrections = changed(0.5, 0.52, count=count)
     sentence = decide(corrections, [changed(0.5, 0.5, "test")], 0.5).sentence
@@ -134,7 +152,7 @@ def test_it_says_how_many_corrections_would_be_enough(count: int) -> None:
     assert total == pytest.approx(5 * held_out, rel=0.1)
 
 
-def test_the_margin_decides() -> None:
+def test_the_margin_decides():
     test = changed(0.8, 0.75, "test")
     lost = -test.gain("bleu")
     assert lost > 0
@@ -143,7 +161,7 @@ def test_the_margin_decides() -> None:
     assert decide(better, [test], lost - 0.01).kind == WORSE
 
 
-def test_the_report_shows_the_largest_changes_the_largest_first() -> None:
+def test_the_report_shows_the_largest_changes_the_largest_first():
     change = changed(0.5, 0.5)
     change.before.reverse()
     change.after[:10] = change.before[:10]
@@ -157,41 +175,29 @@ def test_the_report_shows_the_largest_changes_the_largest_first() -> None:
     assert len(rises) > 5 and len(falls) > MOST_WORSE
 
 
-def test_the_report_has_the_scores_of_every_set_before_and_after() -> None:
+def test_the_report_has_the_scores_of_every_set_before_and_after():
     """And how many translations changed, whether they are right or not."""
     sets = [changed(0.2, 0.8), changed(0.5, 0.4, "test")]
-    counts = []
-    for change, rows in zip(sets, (range(12, 48), range(24, 30)), strict=True):
-        differing = [row for row in rows if change.before[row] != change.after[row]]
-        counts.append(str(len(differing)))
     record = {"margin": 0.5, "edited": {"sentences": 7, "hter": 12.34}}
     decision = Decision(ACCEPTED, "Better.")
     outcome = learning.Outcome(2, Path(), record, decision, sets[0], sets[1:])
-    scores, edits = score_tables(outcome)
-    rows = [dict(zip(scores.columns, row, strict=True)) for row in scores.rows]
-    assert [(row["set"], row["score"]) for row in rows] == [
-        ("corrections", "BLEU"),
-        ("corrections", "chrF"),
-        ("test", "BLEU"),
-        ("test", "chrF"),
-    ]
-    for row, change in zip(rows, [sets[0]] * 2 + [sets[1]] * 2, strict=True):
-        before = score(Translated(change.before, [change.references]), "en")
-        after = score(Translated(change.after, [change.references]), "en")
-        of = row["score"].lower()
-        assert row["before"] == f"{before[of]:.1f}" and row["after"] == f"{after[of]:.1f}"
-        assert row["difference"] == f"{after[of] - before[of]:+.1f}"
-        assert row["sentences"] == "60"
-        assert row["p"] == f"{change.scores[of]['p']:.3f}"
-    assert [row["changed"] for row in rows[::2]] == counts
-    ter = [
-        score(Translated(texts, [sets[0].references]), "en", ["ter"])["ter"]
-        for texts in (sets[0].before, sets[0].after)
-    ]
-    assert edits.rows == [
-        ["all corrections, as the machine had shown them", "7", "12.3", "–"],
-        ["held-out corrections", "60", f"{ter[0]:.1f}", f"{ter[1]:.1f}"],
-    ]
+    rows = []
+    edits = ["held-out corrections", "60"]
+    for change, count in zip(sets, ("36", "6"), strict=True):
+        before, after = (
+            score(Translated(texts, [change.references]), "en", ["bleu", "chrf", "ter"])
+            for texts in (change.before, change.after)
+        )
+        for label in ("BLEU", "chrF"):
+            name = label.lower()
+            gain = f"{after[name] - before[name]:+.1f}"
+            p = f"{change.scores[name]['p']:.3f}"
+            shown = [f"{before[name]:.1f}", f"{after[name]:.1f}", gain, p]
+            rows.append([change.name, "60", count, label, *shown])
+        if change is sets[0]:
+            edits += [f"{before['ter']:.1f}", f"{after['ter']:.1f}"]
+    shown_to_people = ["all corrections, as the machine had shown them", "7", "12.3", "–"]
+    assert [table.rows for table in score_tables(outcome)] == [rows, [shown_to_people, edits]]
 
 
 # The folder of a version
@@ -201,7 +207,7 @@ def lesson(run: Path, rows: Sequence[tuple[str, str]], base: int = 1) -> Lesson:
     return Lesson(run, base, list(rows), [], 0.5, [], {})
 
 
-def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> None:
+def test_a_version_holds_all_corrections_from_its_first_moment(run):
     data = load_config(run / "best.safetensors").data
     rows = wanted(50)
     number, folder = open_version(lesson(run, rows), data)
@@ -224,7 +230,7 @@ def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> Non
     assert open_version(lesson(run, rows), data)[0] == 3
 
 
-def test_another_lesson_is_whatever_decides_otherwise(run: Path) -> None:
+def test_another_lesson_is_whatever_decides_otherwise(run):
     """Each field of a lesson; not the order of the pairs, and not what is only noted."""
     known = lesson(run, wanted(3))
     others = {"base": 2, "pairs": wanted(2), "tests": ["x"], "margin": 0.4, "words": ["seed=2"]}
@@ -242,16 +248,14 @@ def decided(run: Path, number: int, base: int, decision: str = ACCEPTED) -> None
     write_json(folder / versions.RECORD, {"base": base, "key": "", "decision": decision})
 
 
-def test_a_kill_before_the_change_is_made_good(run: Path) -> None:
+def test_a_kill_before_the_change_is_made_good(run):
     decided(run, 2, base=1)
     assert settle_newest(run, 1) == 2 == current_number(run)
     decided(run, 3, base=2, decision=TOO_FEW)
     assert settle_newest(run, 2) == 2 == current_number(run)
 
 
-def test_a_version_that_was_left_stays_so(
-    run: Path, capfd: pytest.CaptureFixture[str], refused: Callable[..., str]
-) -> None:
+def test_a_version_that_was_left_stays_so(run, capfd, refused):
     runs = ["--runs", str(run.parent)]
     decided(run, 2, base=1)
     decided(run, 3, base=2)
@@ -272,9 +276,7 @@ def test_a_version_that_was_left_stays_so(
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
 
 
-def test_a_lesson_is_what_is_known_and_what_is_new(
-    run: Path, learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lesson_is_what_is_known_and_what_is_new(run, stopped, learn, tmp_path, monkeypatch):
     """In all directions, without what the audit leaves out; a new correction replaces an old one.
 
     A lesson that has nothing new is none.
@@ -297,21 +299,13 @@ def test_a_lesson_is_what_is_known_and_what_is_new(
     def audit(corrections: Sequence[Correction], *_: object) -> dict[int, str]:
         return {row: "bad" for row, each in enumerate(corrections) if each.target == "BAD"}
 
-    lessons: list[Lesson] = []
-
-    def stop_at(lesson: Lesson, *_: object) -> None:
-        lessons.append(lesson)
-        raise RuntimeError("killed")
-
     monkeypatch.setattr(learn_command, "find_old_corpus", lambda *_: None)
     monkeypatch.setattr(learn_command, "audit", audit)
-    monkeypatch.setattr(learn_command, "learn", stop_at)
     write_texts(tmp_path, "de", "en+fr")
     words = ["--corrections", str(store.path), "--test", str(tmp_path / "test")]
-    with pytest.raises(RuntimeError, match="killed"):
-        learn(*words)
-    assert lessons[0].base == 2 and lessons[0].about["new"] == 3
-    assert lessons[0].pairs == [
+    found = stopped(learn, *words)
+    assert found.base == 2 and found.about["new"] == 3
+    assert found.pairs == [
         ("<2en> Haus", "house"),
         ("<2en> Baum", "a tree"),
         ("<2en> Hund", "dog"),
@@ -323,40 +317,26 @@ def test_a_lesson_is_what_is_known_and_what_is_new(
     ]
     store.decide(range(2, 7), 0)
     store.close()
-    assert learn(*words).code == 0 and len(lessons) == 1
+    assert learn(*words).code == 0
 
 
-def test_a_test_set_that_is_missing_is_found_before_a_version_begins(
-    run: Path, learn: Learn, tmp_path: Path
-) -> None:
+def test_a_test_set_that_is_missing_is_found_before_a_version_begins(run, learn, tmp_path):
     file = write_tsv(tmp_path / "corrections.tsv", [DE_EN, *wanted(3)])
     answer = learn("--from", file, "--test", str(tmp_path / "nowhere"))
     assert answer.code == 2 and "nowhere" in answer.err
     assert not (run / "versions").exists() and not (run / "rejected.tsv").exists()
 
 
-def test_words_are_files_where_there_is_one(
-    run: Path, learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_files_where_there_is_one(stopped, learn, tmp_path, monkeypatch):
     """Whatever a file is called; what is given with it is a setting of the training."""
-    lessons: list[Lesson] = []
-
-    def stop_at(lesson: Lesson, *_: object) -> None:
-        lessons.append(lesson)
-        raise RuntimeError("killed")
-
-    monkeypatch.setattr(learn_command, "learn", stop_at)
     monkeypatch.setattr(learn_command, "audit", lambda *_: {})
     file = write_tsv(tmp_path / "old=new.tsv", [DE_EN, *wanted(3)])
-    with pytest.raises(RuntimeError, match="killed"):
-        learn(file, "seed=2")
-    assert lessons[0].about["from"] == [file] and "seed=2" in lessons[0].words
-    assert lessons[0].pairs == wanted(3)
+    found = stopped(learn, file, "seed=2")
+    assert found.about["from"] == [file] and "seed=2" in found.words
+    assert found.pairs == wanted(3)
 
 
-def test_a_correction_as_unlike_the_machine_as_the_limit_is_left_out(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_correction_as_unlike_the_machine_as_the_limit_is_left_out(run, monkeypatch):
     """Where the machine's text is known, and as the service names it."""
     rows = [(source, target, "known") for source, target in wanted(4)]
     rows.insert(1, (*pairs(1, seed=9)[0], ""))
@@ -370,9 +350,7 @@ def test_a_correction_as_unlike_the_machine_as_the_limit_is_left_out(
 
 
 @pytest.mark.parametrize(("left_out", "is_refused"), [(2, False), (3, True)])
-def test_more_than_half_left_out_is_refused(
-    left_out: int, is_refused: bool, tmp_path: Path
-) -> None:
+def test_more_than_half_left_out_is_refused(left_out, is_refused, tmp_path):
     """With exactly half the others are learnt; in both cases the file says which they are."""
     corrections = [Correction(source, target) for source, target in wanted(4)]
     faults = dict.fromkeys(range(left_out), "bad")
@@ -385,7 +363,7 @@ def test_more_than_half_left_out_is_refused(
     assert len(list(read_lines(tmp_path / "rejected.tsv"))) == left_out
 
 
-def test_edits_are_counted_in_words_of_the_correction() -> None:
+def test_edits_are_counted_in_words_of_the_correction():
     known = [Correction("x", "one two three four", "one two"), Correction("y", "five", "five")]
     found = learn_command.edits([*known, Correction("z", "six seven")], "en")
     assert found == {"sentences": 2, "hter": pytest.approx(100 * 2 / 5)}
@@ -397,7 +375,7 @@ def test_edits_are_counted_in_words_of_the_correction() -> None:
 @pytest.mark.parametrize(
     ("count", "copies"), [(1, 25), (400, 25), (1000, 10), (3333, 3), (9999, 3)]
 )
-def test_few_corrections_are_repeated_more_often(run: Path, count: int, copies: int) -> None:
+def test_few_corrections_are_repeated_more_often(run, count, copies):
     data = load_config(run / "best.safetensors").data
     given = lesson(run, wanted(9))
     _, folder = open_version(given, data)
@@ -408,8 +386,8 @@ def test_few_corrections_are_repeated_more_often(run: Path, count: int, copies: 
 
 @pytest.mark.parametrize("has_old", [True, False])
 def test_old_text_is_known_by_other_pairs_than_those_that_choose(
-    has_old: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    has_old, run, tmp_path, monkeypatch
+):
     """The pairs that choose may lose half of the margin: a test set may lose more than they do."""
     old = find_old_corpus(run, str(run.parent.parent / "data")) if has_old else None
     config = load_config(run / "best.safetensors")
@@ -434,9 +412,7 @@ def test_old_text_is_known_by_other_pairs_than_those_that_choose(
 
 
 @pytest.mark.parametrize(("count", "is_enough"), [(2, True), (100, False)])
-def test_old_text_has_its_share_of_what_is_trained_on(
-    run: Path, count: int, is_enough: bool
-) -> None:
+def test_old_text_has_its_share_of_what_is_trained_on(run, count, is_enough):
     """0.6 of the bytes in all passes, or all of it where that is less. Its sets judge, too."""
     base = run / "best.safetensors"
     data_folder = str(run.parent.parent / "data")
@@ -464,7 +440,7 @@ def test_old_text_has_its_share_of_what_is_trained_on(
     assert (config.data.valid, config.data.test) == (["a"], sets[:3])
 
 
-def test_pairs_at_equal_distances_stand_for_a_text(tmp_path: Path) -> None:
+def test_pairs_at_equal_distances_stand_for_a_text(tmp_path):
     rows = pairs(100)
     files = tmp_path / "text.de", tmp_path / "text.en"
     learning.write_pairs(files, rows)
@@ -480,9 +456,7 @@ def bytes_of(folder: Path, name: str) -> int:
 
 
 @pytest.mark.parametrize("importance", [1, 3, 81, 729])
-def test_as_much_is_learnt_as_the_validation_set_allows(
-    importance: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_much_is_learnt_as_the_validation_set_allows(importance, run, tmp_path, monkeypatch):
     base = run / "best.safetensors"
     payload = checkpoint.load(base)
     old = payload["model"]
@@ -527,9 +501,7 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
 
 
 @pytest.mark.slow
-def test_corrections_are_learnt_and_shuffled_ones_are_not(
-    run: Path, learn: Learn, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_corrections_are_learnt_and_shuffled_ones_are_not(run, learn, capfd, tmp_path):
     corrections = Corrections(tmp_path / "corrections.sqlite", create=True)
     rows = wanted(200)
     for number, (source, target) in enumerate(rows):
@@ -567,9 +539,7 @@ def test_corrections_are_learnt_and_shuffled_ones_are_not(
 
 
 @pytest.mark.slow
-def test_a_learning_that_is_stopped_anywhere_goes_on(
-    run: Path, learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_learning_that_is_stopped_anywhere_goes_on(run, learn, tmp_path, monkeypatch):
     """After each step that writes, as if a kill came there."""
     steps = [
         (learning, "training_words"),
@@ -598,9 +568,7 @@ def stop(*_: object) -> None:
 
 
 @pytest.mark.slow
-def test_without_the_text_of_the_run_another_test_guards(
-    run: Path, learn: Learn, tmp_path: Path
-) -> None:
+def test_without_the_text_of_the_run_another_test_guards(run, learn, tmp_path):
     """It validates, too; and once more from the version that was made so."""
     best = run / "best.safetensors"
     payload = checkpoint.load(best)
@@ -624,9 +592,7 @@ def test_without_the_text_of_the_run_another_test_guards(
 
 
 @pytest.mark.slow
-def test_a_run_with_several_directions_learns_in_each(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], refused: Callable[..., str]
-) -> None:
+def test_a_run_with_several_directions_learns_in_each(tmp_path, capfd, refused):
     """A correction has its languages; the test sets of all directions guard."""
     words = write_texts(tmp_path, "en", "de+fr")
     words += ["name=two", "train.max_steps=4", "train.average_checkpoints=0"]
@@ -673,11 +639,11 @@ def test_a_run_with_several_directions_learns_in_each(
 
 
 def test_what_cannot_be_learnt_is_said(
-    run: Path,
-    tmp_path: Path,
-    refused: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run,
+    tmp_path,
+    refused,
+    monkeypatch,
+):
     runs = ["--runs", str(run.parent)]
     rows = write_tsv(tmp_path / "rows.tsv", wanted(30))
     assert "--from" in refused("learn", "tiny", *runs)
@@ -690,9 +656,7 @@ def test_what_cannot_be_learnt_is_said(
     assert "--test" in refused("learn", "tiny", "--from", rows, *runs)
 
 
-def test_accepted_corrections_of_other_languages_are_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_accepted_corrections_of_other_languages_are_counted(tmp_path, caplog):
     corrections = Corrections(tmp_path / "corrections.db", create=True)
     given = [(DE_EN, True), (DE_FR, True), (DE_FR, True), (DE_IT, False)]
     for number, (languages, is_accepted) in enumerate(given):

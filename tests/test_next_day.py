@@ -97,7 +97,7 @@ def wait(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_an_evening_and_the_next_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evening_and_the_next_day(tmp_path, monkeypatch):
     """No request fails, the service follows to the version that has learnt, and back again."""
     monkeypatch.chdir(tmp_path)
     write_memory(Path("memory.tmx"), pairs(300))

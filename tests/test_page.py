@@ -140,7 +140,7 @@ def answer(page: Browser, kind: str = "") -> dict:
     return page.run("shown()")
 
 
-def test_beside_a_text_stands_its_own_translation_or_none(page: Browser):
+def test_beside_a_text_stands_its_own_translation_or_none(page):
     """After any sequence of keys, languages, late answers and errors; and every request ends as it
     should."""
     chance = random.Random(5)
@@ -183,7 +183,7 @@ def test_beside_a_text_stands_its_own_translation_or_none(page: Browser):
     )
 
 
-def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page: Browser):
+def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page):
     """A word is marked where it stands, not where it occurs first; an empty translation is said,
     and not copied."""
     ask(page, "Wo Wo\nnothing\neins")
@@ -215,7 +215,7 @@ def press(page: Browser, key: str) -> None:
         page.send("Input.dispatchKeyEvent", type=kind, key=key, text="\r" if key == "Enter" else "")
 
 
-def test_what_is_similar_stands_with_its_difference(page: Browser):
+def test_what_is_similar_stands_with_its_difference(page):
     """It is text, and can be taken over into the correction; what is known is marked."""
     ask(page, "bekannt\nähnlich <i> neu\nbekannt")
     told = answer(page)
@@ -241,7 +241,7 @@ def test_what_is_similar_stands_with_its_difference(page: Browser):
         ([*(f"{number}" for number in range(20)), "ähnlich <i> neu"], 20, False),
     ],
 )
-def test_a_match_is_taken_over_by_the_line_that_it_matches(page: Browser, lines, fields, can_use):
+def test_a_match_is_taken_over_by_the_line_that_it_matches(page, lines, fields, can_use):
     """If the line has a field; that some have none is said."""
     ask(page, "\n".join(lines))
     answer(page)
@@ -253,7 +253,7 @@ def test_a_match_is_taken_over_by_the_line_that_it_matches(page: Browser, lines,
     assert hidden == (len(lines) <= fields)
 
 
-def test_a_correction_is_written_and_saved_by_the_keyboard(page: Browser):
+def test_a_correction_is_written_and_saved_by_the_keyboard(page):
     """What somebody writes stays while other lines change; the end of each request is said."""
     areas = "[...document.querySelectorAll('.correction textarea')]"
     ask(page, "eins\nzwei\n\neins")
@@ -297,7 +297,7 @@ def test_a_correction_is_written_and_saved_by_the_keyboard(page: Browser):
     assert page.run(f"{areas}.map((each) => each.value)") == ["ar: zwei", "ar: drei"]
 
 
-def test_languages_have_names_and_directions(page: Browser):
+def test_languages_have_names_and_directions(page):
     """For the reader and for those who speak them; a code that no browser knows has its name
     here."""
     assert page.texts("#to option") == ["Arabic – العربية", "English", "zt"]
@@ -311,7 +311,7 @@ def test_languages_have_names_and_directions(page: Browser):
     assert page.texts("#to option") == ["German – Deutsch", "Hebrew – עברית", "Klingon"]
 
 
-def test_documents_are_dropped_and_their_end_is_told(page: Browser):
+def test_documents_are_dropped_and_their_end_is_told(page):
     """One after the other, each with its own line; a text that is dragged stays with the
     browser."""
     page.run("""window.drop = (fill) => {
@@ -371,7 +371,7 @@ CONTRASTS = """(() => {
 })()"""  # noqa: E501
 
 
-def test_the_page_fits_is_named_and_can_be_read(page: Browser):
+def test_the_page_fits_is_named_and_can_be_read(page):
     """At any width and in the dark; what can be reached by the keyboard has a name for screen
     readers."""
     ask(page, "\n".join([*LINES, "ähnlich <i> neu"]))
@@ -407,7 +407,7 @@ def test_the_page_fits_is_named_and_can_be_read(page: Browser):
         assert node["role"]["value"] == "RootWebArea" or node["name"]["value"], node
 
 
-def test_faults_of_a_translation_are_said(page: Browser):
+def test_faults_of_a_translation_are_said(page):
     """With their lines, and the expected chrF where one points at a line."""
     ask(page, "a gap")
     low = "probably needs correction (expected chrF 41)"
