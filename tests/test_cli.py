@@ -20,8 +20,6 @@ from nmt.commands.options import make_parser, with_home
 from nmt.config.keys import config_folder, known_keys
 from nmt.config.validation import all_keys
 from nmt.corpus import line_chunks
-from nmt.decode.translator import Translator
-from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, score
 from nmt.runs.folders import find_checkpoint, read_config
 
@@ -315,26 +313,6 @@ def test_a_line_without_a_visible_character_is_blank(translate, tmp_path, monkey
 def plain(pieces: list[str]) -> str:
     """The text of pieces; a last ▁ may be alone."""
     return "".join(pieces).replace("▁", " ").strip()
-
-
-def test_the_output_file_appears_complete(translate, tmp_path, monkeypatch):
-    wanted = translate(SENTENCE, OTHER).out
-    path = tmp_path / "some.en"
-    path.write_text("older\n")
-    answer = translate("--output", str(path), SENTENCE, OTHER)
-    assert "some.en exists; it is replaced" in answer.err
-    assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
-    monkeypatch.setattr(
-        Translator, "translate_chunk", lambda *_: (_ for _ in ()).throw(UserError("enough"))
-    )
-    assert translate("--output", str(path), SENTENCE).code == 2
-    assert path.read_text(encoding="utf-8") == wanted, (
-        "an incomplete answer has replaced a complete one"
-    )
-    assert [one.name for one in tmp_path.iterdir()] == ["some.en"]
-    assert (
-        Path(os.devnull).is_char_device() and translate("--output", os.devnull, SENTENCE).code == 2
-    )
 
 
 def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monkeypatch, tmp_path):
