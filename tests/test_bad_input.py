@@ -1,7 +1,6 @@
 """Mistakes of a user: each ends in one sentence with what is wrong and what is possible, and exit
 code 2."""
 
-import gzip
 import io
 import os
 import pickle
@@ -136,33 +135,6 @@ SIDES = ["data=files", "data.source=de", "data.target=en"]
 
 def files(folder: Path) -> list[str]:
     return [f"data.{name}={folder / name}" for name in ("train", "valid", "test")]
-
-
-def test_a_corpus(refused, tmp_path, corpus):
-    german, english = ((corpus / f"train.{side}").read_bytes() for side in ("de", "en"))
-    gz = gzip.compress(german)[:-20]
-    for files, fragments in (
-        ({"train.en": None}, "train.en|PREFIX"),
-        ({"train.en": Path("train.de")}, "train.de|train.en|same file"),
-        (
-            {"train.en": b"".join(english.splitlines(keepends=True)[:-3])},
-            "train.de has 40 lines|train.en has 37 lines",
-        ),
-        ({"train.de": b"", "train.en": b""}, "train.de|train.en|empty"),
-        ({"train.de": None, "train.de.gz": gz}, "train.de.gz|cut short"),
-        ({"train.en": b"\n" * 40}, "No training pair is left of 40"),
-    ):
-        words = small(tmp_path, write_corpus(tmp_path / "corpus", train=40), "train.max_steps=1")
-        for name, content in files.items():
-            (tmp_path / "corpus" / name).unlink(missing_ok=True)
-            if isinstance(content, Path):
-                (tmp_path / "corpus" / name).symlink_to(content)
-            elif content is not None:
-                (tmp_path / "corpus" / name).write_bytes(content)
-        message = refused("train", *words)
-        assert all(fragment in message for fragment in fragments.split("|")), message
-        assert not list((tmp_path / "data").glob("*corpus-*")), "half a corpus was left behind"
-        shutil.rmtree(tmp_path / "corpus")
 
 
 def test_more_pieces_than_the_text_has_are_as_many_as_it_has(capfd, tmp_path, corpus):

@@ -149,32 +149,30 @@ def test_keys_are_stored_as_hashes_that_only_their_owner_can_read(tmp_path):
 # Sizes and kept files
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 7))))
-def test_the_newest_files_are_kept_for_a_while(steps):
+def test_the_newest_files_are_kept_for_a_while(monkeypatch):
     """Each for 10 seconds, and at most 9 bytes; the first that came is the first that goes."""
-    now = 0
-    files: list[tuple[str, int, int]] = []  # token, since, size
+    clock = SimpleNamespace(now=0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(kept_files, "KEPT_BYTES", 9)
+    monkeypatch.setattr(kept_files, "KEPT_SECONDS", 10)
+    monkeypatch.setattr(kept_files, "time", clock)
     kept = kept_files.KeptFiles()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_files, "KEPT_BYTES", 9)
-        patch.setattr(kept_files, "KEPT_SECONDS", 10)
-        patch.setattr(kept_files, "time", SimpleNamespace(monotonic=lambda: now))
-        for number, (pause, size) in enumerate(steps):
-            files.append((kept.keep(f"{number}.txt", b"x" * size), now, size))
-            left = []
-            for place, (token, since, _) in enumerate(files):
-                newer = sum(size for _, _, size in files[place:])
-                if newer <= 9 and now - since <= 10:
-                    left.append(token)
-            assert list(kept.files) == left
-            now += pause
-            for place, (token, since, size) in enumerate(files):
-                is_there = token in left and now - since <= 10
-                file = (since, f"{place}.txt", b"x" * size) if is_there else None
-                assert kept.get(token) == file
-        large = kept.keep("large.txt", b"x" * 20)
-        assert list(kept.files) == [large]
-    assert len({token for token, _, _ in files}) == len(files) and kept.get("x") is None
+    first = kept.keep("a.txt", b"x" * 4)
+    second = kept.keep("b.txt", b"x" * 5)
+    assert kept.get(first) == (0, "a.txt", b"xxxx") and kept.get("x") is None
+    clock.now = 5
+    third = kept.keep("c.txt", b"x")
+    assert [*kept.files] == [second, third] and kept.get(first) is None
+    clock.now = 10
+    assert kept.get(second)
+    fourth = kept.keep("d.txt", b"")
+    assert [*kept.files] == [second, third, fourth]
+    clock.now = 11
+    assert kept.get(second) is None and kept.get(third)
+    fifth = kept.keep("e.txt", b"")
+    assert [*kept.files] == [third, fourth, fifth]
+    large = kept.keep("large.txt", b"x" * 20)
+    assert [*kept.files] == [large]
 
 
 def test_a_body_may_not_take_for_ever():

@@ -163,6 +163,7 @@ MISTAKES = {
     "all empty": ({"train.de": b"", "train.en": b""}, "train.en are empty"),
     "missing": ({"valid.en": None}, "valid.en (nor valid.en with .gz"),
     "nothing left": ({"train.de": b"\n" * 4}, "No training pair is left of 4"),
+    "cut": ({"train.en": gzip.compress(b"one\n" * 99)[:-9]}, "train.en is cut short"),
     "valid blank": ({"valid.de": b" \n"}, "'valid' has no pair"),
 }
 

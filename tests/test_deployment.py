@@ -207,8 +207,13 @@ def test_keys_are_read_again(make_client, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no SIGHUP")
-def test_a_hang_up_while_the_models_are_loaded_is_not_lost(trained: Trained, capfd, monkeypatch):
+def test_a_hang_up_while_the_models_are_loaded_is_not_lost(
+    trained: Trained, tmp_path, capfd, monkeypatch
+):
     """It does not end the process, which would be this one, but is acted on once all is loaded."""
+    memory = tmp_path / "memory.tsv"
+    memory.write_text("de\ten\nGestern.\tYesterday.\n", encoding="utf-8")
+    store = tmp_path / "corrections.db"
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
     monkeypatch.setattr(command, "keep_memory_together", lambda: None)
     load = models.Models.load
@@ -228,7 +233,8 @@ def test_a_hang_up_while_the_models_are_loaded_is_not_lost(trained: Trained, cap
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         words = ["--runs", trained.runs, "--engine", "torch", "--port", "0"]
-        assert run_command(capfd, "serve", "tiny", *words).code == 0
+        files = ["--memory", f"tiny={memory}", "--corrections", str(store)]
+        assert run_command(capfd, "serve", "tiny", *words, *files).code == 0
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -236,6 +242,9 @@ def test_a_hang_up_while_the_models_are_loaded_is_not_lost(trained: Trained, cap
     for batcher in made.batchers:
         batcher.close()
     assert made.hang_ups == [signal.SIGHUP]
+    assert made.units["de", "en"].targets == {"Gestern.": "Yesterday."}
+    assert made.corrections.path == store
+    made.corrections.close()
 
 
 @pytest.mark.slow

@@ -215,8 +215,6 @@ def test_alternatives_and_details(client, run, monkeypatch):
 
 def test_documents_are_translated_and_kept(client, run):
     (text,) = translated(run, SOURCES[0])
-    markup = client.translate([f"<p>{SOURCES[0]}</p>", "<b>1</b>"], format="html").json()
-    assert markup == {"translatedText": [f"<p>{text}</p>", "<b>1</b>"], "version": ["1", "1"]}
     answer = client.translate_file("../../Grüße an \u202eX.txt", f"{SOURCES[0]}\n".encode()).json()
     url = answer.pop("translatedFileUrl")
     assert answer == {"sentences": 1, "version": "1"}
@@ -525,6 +523,8 @@ def test_clients_of_libretranslate_find_what_they_look_for(client, run):
     # its own page asks for alternatives of everything, and sends HTML as such
     markup = client.translate(f"<p>{SOURCES[0]}</p>", format="html", alternatives=3).json()
     assert markup == {"translatedText": f"<p>{text}</p>", "alternatives": [], "version": "1"}
+    plain = client.translate(["<b>1</b>"], format="html").json()
+    assert plain == {"translatedText": ["<b>1</b>"], "version": ["1"]}
     # Mastodon: a list with one text has a list of one language
     answer = client.translate([f"<p>{SOURCES[0]}</p>"], format="html", source="auto").json()
     assert answer["translatedText"] == [f"<p>{text}</p>"]
@@ -982,33 +982,6 @@ def test_a_stopped_service_answers_what_it_took(trained: Trained):
             )
             assert process.wait(20) == 0
             assert "The service ends" in document.result()
-
-
-@pytest.mark.slow
-def test_a_correction_counts_as_soon_as_the_command_has_accepted_it(
-    trained: Trained, tmp_path, capfd
-):
-    """Of a form such as LibreTranslate's page sends; and it is there after a kill."""
-    httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
-    path = tmp_path / "corrections.db"
-    memory = tmp_path / "memory.tsv"
-    memory.write_text(f"de\ten\n{SOURCES[1]}\tFrom the file.\n", encoding="utf-8")
-    words = ["--corrections", str(path), "--memory", f"tiny={memory}"]
-    with running("tiny", trained.runs, *words) as (process, address):
-
-        def post(name: str, **fields: str) -> dict:
-            files = {key: (None, value) for key, value in (SIDES | fields).items()}
-            return httpx2.post(f"{address}{name}", files=files, timeout=60).json()
-
-        assert post("translate", q=SOURCES[1])["translatedText"] == "From the file."
-        assert post("suggest", q=SOURCES[0], s="Mine.", api_key="")["success"] is True
-        assert post("translate", q=SOURCES[0])["memory"] is False
-        assert run_command(capfd, "corrections", "accept", str(path), "1").code == 0
-        answer = post("translate", q=SOURCES[0])
-        assert (answer["translatedText"], answer["memory"]) == ("Mine.", True)
-        process.kill()
-    answer = run_command(capfd, "corrections", "list", str(path))
-    assert answer.out.split("\t")[:2] == ["1", "accepted"]
 
 
 @pytest.mark.slow

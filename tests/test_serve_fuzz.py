@@ -1,9 +1,7 @@
 """Damaged documents of every format, sent to a service as a stranger would: an answer each, in
 time, and no growth."""
 
-import io
 import random
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 from corpora import Trained
 from documents import SAMPLES
+from packages import MARKED_PACKAGES, pack, unmarked
 from servers import BROUGHT
 from test_serve import running
 
@@ -19,29 +18,12 @@ httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
 FILES = 2000
 FIRST = 100  # after which memory should no longer grow
 SECONDS = 30  # of a request, by --seconds
-# The members of packages with text, and what they hold.
+# The members of packages with text.
 MEMBERS = {
-    ".docx": (
-        "word/document.xml",
-        '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body><w:p><w:r>'
-        "<w:rPr><w:b/></w:rPr><w:t>Der Hund</w:t></w:r><w:r><w:t> "
-        "schläft.</w:t></w:r></w:p></w:body></w:document>",
-    ),
-    ".odt": (
-        "content.xml",
-        '<d xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><t:h>Ein Ei</t:h><t:p>Der '
-        "<t:span>Hund</t:span> läuft.<t:line-break/>Ende.</t:p></d>",
-    ),
-    ".pptx": (
-        "ppt/slides/slide1.xml",
-        '<s xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p><a:r><a:t>Da ist '
-        "ein Hund.</a:t></a:r></a:p></s>",
-    ),
-    ".idml": (
-        "Stories/Story_u1.xml",
-        "<x><ParagraphStyleRange><CharacterStyleRange><Content>Der "
-        "Titel</Content></CharacterStyleRange></ParagraphStyleRange></x>",
-    ),
+    ".docx": "word/document.xml",
+    ".odt": "content.xml",
+    ".pptx": "ppt/slides/slide1.xml",
+    ".idml": "Stories/Story_u1.xml",
 }
 TABLES = {
     ".csv": "source,target\nDer Hund läuft.,\nEin Ei,An egg\n",
@@ -82,14 +64,6 @@ FRAGMENTS = [
 ]
 
 
-def packed(member: str, content: bytes) -> bytes:
-    output = io.BytesIO()
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(member, content)
-        archive.writestr("image.png", b"\x89")
-    return output.getvalue()
-
-
 def mutated(content: bytes, chosen: random.Random) -> bytes:
     """The content with one to four changes."""
     for _ in range(chosen.randint(1, 4)):
@@ -127,8 +101,9 @@ def hostile_files(count: int) -> Iterator[tuple[str, bytes]]:
         if extension in texts:
             content = mutated(texts[extension].encode(), chosen)
         else:
-            member, text = MEMBERS[extension]
-            content = packed(member, mutated(text.encode(), chosen))
+            files = unmarked(MARKED_PACKAGES[extension])
+            member = MEMBERS[extension]
+            content = pack(files | {member: mutated(files[member].encode(), chosen)})
             if chosen.random() < 0.2:
                 content = mutated(content, chosen)
         yield f"a{extension}", content

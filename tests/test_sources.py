@@ -279,6 +279,13 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
         [("Drücken Sie OK", "Press OK now!")],
         {NO_PAIR: 1},
     ),
+    (
+        "several.tmx",
+        tmx(unit("de", "eins", "en", "one", "de", "zwei", "en", "two")),
+        (),
+        [("eins", "one")],
+        {},
+    ),
     ("swiss.tmx", UNITS, (None, "de-CH", "en"), [("Velo", "bike")], {NO_PAIR: 3}),
     ("utf-16.tmx", UNITS.encode("utf-16"), (), UNIT_PAIRS, {NO_PAIR: 1}),
     ("old.xlf", XLIFF, (), [("Drücken Sie OK", "Press OK")], {NO_PAIR: 1}),
@@ -524,11 +531,6 @@ def test_a_cell_of_two_lines_that_are_rows(is_stray, tmp_path):
     found = read(save(tmp_path / "a.csv", "\n".join(rows)))[0]
     assert len(found) == (5 if is_stray else 4)
     assert (("Zeile;line\nnoch eine", "line") in found) == (not is_stray)
-
-
-def test_of_several_texts_in_a_language_the_first_is_read(tmp_path):
-    texts = unit("de", "eins", "en", "one", "de", "zwei", "en", "two")
-    assert read(save(tmp_path / "a.tmx", tmx(texts)))[0] == [("eins", "one")]
 
 
 def test_a_stray_quotation_mark_is_named_by_its_line(tmp_path, caplog):
