@@ -7,6 +7,7 @@ import shutil
 import unicodedata
 from itertools import product, zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,13 +48,6 @@ EXTRA = {"third language": lambda pair, corpus, chosen, line: (pair[0], FRENCH)}
 # tests of their own
 LEFT_OUT = {"shifted block", "pair of the test set", "two thirds untranslated"}
 WORDS = ["data=files", "data.source=de", "data.target=en"]
-
-
-class Originals:
-    """What faults copy from."""
-
-    def __init__(self, given):
-        self.pairs = given
 
 
 def rows(text: str) -> dict[tuple[str, str], list[str]]:
@@ -146,12 +140,9 @@ def test_each_planted_fault_is_found_in_its_line(audit):
         if name not in LEFT_OUT:
             line = 600 + 10 * number
             change = EXTRA.get(name, change)
-            chosen = type(
-                "First",
-                (),
-                {"random": lambda self: 0.1, "randint": lambda self, low, high: low + 7},
-            )()
-            faulty[line - 1] = change(clean[line - 1], Originals(clean), chosen, line - 1)
+            chosen = SimpleNamespace(random=lambda: 0.1, randint=lambda low, high: low + 7)
+            corpus = SimpleNamespace(pairs=clean)
+            faulty[line - 1] = change(clean[line - 1], corpus, chosen, line - 1)
             planted[line] = kind
     held_out = pairs(1240)[-40:]
     faulty[299] = (held_out[3][0].lower(), held_out[3][1].replace(".", "!"))

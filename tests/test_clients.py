@@ -181,6 +181,16 @@ def test_a_body_may_not_take_for_ever():
         asyncio.run(body())
 
 
+def test_after_a_body_the_client_may_wait_for_its_answer():
+    messages = iter([asyncio.sleep(0, {"body": b"x"}), asyncio.sleep(0.05, "it has left")])
+    body = limits.BoundedBody(lambda: next(messages), 10, 0.01)
+
+    async def read() -> list:
+        return [await body(), await body()]
+
+    assert asyncio.run(read()) == [{"body": b"x"}, "it has left"]
+
+
 @pytest.mark.parametrize("character", ["x", "ü", "\U0001f600", '"'])
 @pytest.mark.parametrize("count", [1, 300])
 def test_the_bytes_of_a_request_are_enough_for_its_characters(character, count):

@@ -2,17 +2,15 @@
 and errors."""
 
 import hashlib
-import io
 import os
 import random
 import socket
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import pairs, read_set, refused_with, train_report
+from corpora import pairs, read_set, refused_with, train_report, zipped
 from servers import Handler, serving
 from test_sources import build
 
@@ -105,13 +103,10 @@ def test_what_does_not_pass_is_one_sentence(server, tmp_path, fault, tries, part
 
 
 def archive(sentences: list[tuple[str, str]], **more: str) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for side, code in enumerate(("de", "en")):
-            file.writestr(f"Tatoeba.de-en.{code}", "".join(pair[side] + "\n" for pair in sentences))
-        for name, text in more.items():
-            file.writestr(name, text)
-    return content.getvalue()
+    sides = {}
+    for side, code in enumerate(("de", "en")):
+        sides[f"Tatoeba.de-en.{code}"] = "".join(pair[side] + "\n" for pair in sentences)
+    return zipped(sides | more)
 
 
 def test_opus(server, tmp_path, monkeypatch):

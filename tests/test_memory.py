@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 
 import pytest
-from corpora import Trained, run_command
+from corpora import Trained, run_command, tmx
 from documents import translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,11 +133,8 @@ def test_a_memory_that_cannot_say_where_a_unit_belongs_is_not_used():
 
 
 def test_a_reused_target_that_equals_its_source_is_written():
-    source = (
-        "<xliff version='1.2'><file><trans-unit "
-        "id='1'><source>OK</source></trans-unit></file></xliff>"
-    )
-    data, _ = translated_bytes(".xlf", source.encode(), memory=TranslationMemory([("OK", "OK")]))
+    memory = TranslationMemory([("OK", "OK")])
+    data, _ = translated_bytes(".xlf", XLIFF.format("OK").encode(), memory=memory)
     assert b">OK</target>" in data
 
 
@@ -186,10 +183,7 @@ def test_a_large_memory_is_searched_quickly():
 
 def test_suggestions_in_xliff():
     memory = TranslationMemory([("Ein roter alter Hund.", "A red old dog.")])
-    old = '<trans-unit id="1"><source>Ein alter Hund.</source></trans-unit>'
-    data, _ = translated_bytes(
-        ".xlf", f"<xliff version='1.2'><file>{old}</file></xliff>".encode(), memory=memory
-    )
+    data, _ = translated_bytes(".xlf", XLIFF.format("Ein alter Hund.").encode(), memory=memory)
     wanted = (
         '<alt-trans match-quality="89%"><source>Ein roter alter Hund.</source><target>A red '
         "old dog.</target>"
@@ -261,13 +255,7 @@ def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
     ("source", "target"), [("de-DE", "en-US"), ("de_AT", "en"), ("DE", "en-gb")]
 )
 def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
-    sides = ((source, "Ein Hund"), (target, "A dog"))
-    unit = "".join(
-        f"<tuv xml:lang='{language}'><seg>{text}</seg></tuv>" for language, text in sides
-    )
-    (tmp_path / "a.tmx").write_text(
-        f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8"
-    )
+    (tmp_path / "a.tmx").write_text(tmx([("Ein Hund", "A dog")], (source, target)))
     assert TranslationMemory.open(tmp_path / "a.tmx", DATA, unlike_pairs).targets == {
         "Ein Hund": "A dog"
     }
@@ -307,26 +295,14 @@ def test_units_that_are_not_used_are_counted(name, content, left_out, tmp_path, 
 def test_the_command(trained: Trained, capfd, tmp_path):
     """The report counts what was reused; a memory of no known kind or of other languages is
     refused."""
-    unit = (
-        "<tu><tuv xml:lang='de'><seg>Ein Junge malt.</seg></tuv><tuv xml:lang='{}'><seg>He is "
-        "here.</seg></tuv></tu>"
-    )
+    unit = ("Ein Junge malt.", "He is here.")
     (tmp_path / "a.txt").write_text("Ein Junge malt.\n\nEine Frau malt.\n")
     for name, language in (("en.tmx", "en"), ("fr.tmx", "fr"), ("en.doc", "en")):
-        (tmp_path / name).write_text(
-            f"<tmx version='1.4'><body>{unit.format(language)}</body></tmx>"
-        )
+        (tmp_path / name).write_text(tmx([unit], ("de", language)))
 
     def translate(memory: str):
-        words = [
-            "--runs",
-            trained.runs,
-            "--document",
-            str(tmp_path / "a.txt"),
-            "--memory",
-            str(tmp_path / memory),
-        ]
-        return run_command(capfd, "translate", "tiny", *words)
+        files = ["--document", str(tmp_path / "a.txt"), "--memory", str(tmp_path / memory)]
+        return run_command(capfd, "translate", "tiny", "--runs", trained.runs, *files)
 
     answer = translate("en.tmx")
     assert answer.code == 0 and answer.out.startswith("He is here.\n\n")

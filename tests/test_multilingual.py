@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import last_of_each_key, pairs, run_command, small, write_pairs
+from corpora import last_of_each_key, pairs, run_command, small, tmx, write_pairs
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report
@@ -105,14 +105,8 @@ def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
 def test_files_of_one_pair_each_are_read_as_one_corpus(tmp_path, capfd):
     files = []
     for language, count in (("de", 30), ("fr", 20)):
-        units = ""
-        for source, target in pairs(count, seed=count):
-            for code, text in ((language, source), ("en", target)):
-                units += "<tu>" * (code != "en")
-                units += f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
-            units += "</tu>"
         files.append(tmp_path / f"{language}.tmx")
-        files[-1].write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', "utf-8")
+        files[-1].write_text(tmx(pairs(count, seed=count), (language, "en")), "utf-8")
     given = f"[{','.join(map(str, files))}]"
     words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
     words += [f"data.train={given}", f"data.valid={given}", f"data_folder={tmp_path / 'data'}"]

@@ -10,10 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import pytest
-from corpora import SMALL, TRAINED, TRANSFORMER, environment, last_of_each_key, pairs
+from corpora import SMALL, TRAINED, TRANSFORMER, environment, last_of_each_key, pairs, tmx
 from servers import BROUGHT
 from test_learning import STRONG, wanted
 from test_readme import ROOT, commands, words
@@ -29,17 +28,6 @@ ADDRESS = "http://127.0.0.1:5000/"  # on the page
 SMALL_TRAINING = last_of_each_key(*TRANSFORMER, *SMALL, *TRAINED[1:], "train.max_steps=400")
 # what people want contradicts the memory, so its test set must lose
 MORE_WORDS = {"train": SMALL_TRAINING, "learn": [*STRONG, "--margin", "100"]}
-
-
-def write_memory(path: Path, rows: list[tuple[str, str]]) -> None:
-    units = []
-    for pair in rows:
-        sides = []
-        for language, text in zip(("de", "en"), pair, strict=True):
-            sides.append(f'<tuv xml:lang="{language}"><seg>{escape(text)}</seg></tuv>')
-        units.append(f"<tu>{''.join(sides)}</tu>")
-    text = f'<tmx version="1.4"><body>{"".join(units)}</body></tmx>'
-    path.write_text(text, encoding="utf-8")
 
 
 class Asking(threading.Thread):
@@ -100,7 +88,7 @@ def wait(condition: Callable[[], bool]) -> None:
 def test_an_evening_and_the_next_day(tmp_path, monkeypatch):
     """No request fails, the service follows to the version that has learnt, and back again."""
     monkeypatch.chdir(tmp_path)
-    write_memory(Path("memory.tmx"), pairs(300))
+    Path("memory.tmx").write_text(tmx(pairs(300)), encoding="utf-8")
     corrected = wanted(CORRECTIONS)
     for name, rows in (("anna", corrected[::2]), ("ben", corrected[1::2])):
         lines = "".join(f"{source}\t{target}\n" for source, target in rows)

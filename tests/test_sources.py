@@ -9,7 +9,6 @@ import logging
 import lzma
 import os
 import threading
-import zipfile
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -26,6 +25,7 @@ from corpora import (
     train_report,
     write_corpus,
     write_pairs,
+    zipped,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,14 +79,6 @@ def refusal(word: Path | str, columns: object = None, *languages: str) -> str:
 def save(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def zipped(members: dict[str, str]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-    return content.getvalue()
 
 
 def ods(content: str) -> bytes:
