@@ -7,12 +7,10 @@ import shutil
 import unicodedata
 from itertools import product, zip_longest
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from corpora import files_config, pairs, run_command, write_pairs
-from faults import FAULTS
 
 from nmt.audit import run
 from nmt.audit.faults import (
@@ -43,11 +41,64 @@ from nmt.corpus.inspect.lines import Lines, lines_of_pairs
 from nmt.corpus.inspect.misaligned_blocks import Chunk
 
 LINES = 1000
+CLEAN = pairs(1200)[:LINES]
+HELD_OUT = pairs(1240)[-40:]
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
-EXTRA = {"third language": lambda pair, corpus, chosen, line: (pair[0], FRENCH)}
-# tests of their own
-LEFT_OUT = {"shifted block", "pair of the test set", "two thirds untranslated"}
+CYRILLIC = str.maketrans("abcdefghijklmnopqrstuvwxyz", "абцдефгхийклмнопярстувшхыз")
 WORDS = ["data=files", "data.source=de", "data.target=en"]
+
+
+def in_source(change):
+    """A fault of the source alone."""
+    return lambda pair: (change(pair[0]), pair[1])
+
+
+def in_both(change):
+    return lambda pair: (change(pair[0]), change(pair[1]))
+
+
+def inserted(text: str):
+    """A fault within a word."""
+    return in_source(lambda side: side[:5] + text + side[5:])
+
+
+# What must be reported of a pair that is changed so
+FAULTS = [
+    ("one side blank", in_source(lambda text: " ")),
+    ("both sides blank", in_both(lambda text: "")),
+    ("not UTF-8", inserted("\udcfc")),
+    ("characters of a wrong encoding", inserted("Ã¼")),
+    ("byte order mark", in_source(lambda text: "\ufeff" + text)),
+    ("control characters", inserted("\x07")),
+    ("invisible characters", inserted("\u00ad")),
+    ("invisible characters", inserted("\u200e")),
+    ("unusual spaces", in_source(lambda text: text.replace(" ", "\u202f", 1))),
+    ("quoted as in a table", in_source(lambda text: f'"{text[:5]}""{text[5:]}"')),
+    ("unpaired quote", in_source(lambda text: '"' + text)),
+    ("HTML entities", in_source(lambda text: text.replace(" ", " &amp; ", 1))),
+    ("subwords", in_source(lambda text: text[:2] + "@@ " + text[2:])),
+    ("tags", in_source(lambda text: f"<b>{text}</b>")),
+    (
+        "characters of a wrong encoding",
+        inserted("e? M?ller"),
+    ),
+    ("all in capitals", in_source(str.upper)),
+    ("another script", in_source(lambda text: text.replace("a", "а", 1) + " gаr")),
+    ("duplicate", lambda pair: CLEAN[99]),
+    ("near duplicate", lambda pair: (CLEAN[109][0].lower(), CLEAN[109][1].rstrip(".") + " !")),
+    ("both sides equal", lambda pair: (pair[0], pair[0])),
+    ("another script", in_source(lambda text: text.lower().translate(CYRILLIC))),
+    ("in the other language", lambda pair: pair[::-1]),
+    ("unlike the rest", lambda pair: (pair[0], FRENCH)),
+    ("unusual difference of lengths", lambda pair: (pair[0], " ".join([pair[1]] * 4))),
+    ("unusual difference of lengths", lambda pair: (pair[0], pair[1][: len(pair[1]) // 4])),
+    ("too long", in_both(lambda text: text * (1 + 1001 // len(text)))),
+    ("number not on both sides", lambda pair: (f"{pair[0]} (1107)", f"{pair[1]} (1116)")),
+    ("looks tokenized", in_both(lambda text: text.replace(".", " ."))),
+    ("no capital letters", in_both(str.lower)),
+    ("in valid or test", lambda pair: (HELD_OUT[3][0].lower(), HELD_OUT[3][1].replace(".", "!"))),
+    ("a side in valid or test", lambda pair: (pair[0], HELD_OUT[4][1])),
+]
 
 
 def rows(text: str) -> dict[tuple[str, str], list[str]]:
@@ -64,7 +115,7 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     """audit(pairs, WORD …) → what `nmt audit` of these training pairs printed, and the lines of
     each fault."""
     monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path, "valid", pairs(1240)[-40:])
+    write_pairs(tmp_path, "valid", HELD_OUT)
 
     def call(given, *words: str, line_end: str = "\n"):
         for number, name in enumerate(("de", "en")):
@@ -86,14 +137,13 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
 
 def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit, capfd):
     """How it is written and unusual spaces are no reason; training takes the result as it is."""
-    clean = pairs(1200)[:LINES]
-    faulty = list(clean)
-    faulty[9] = (clean[9][0], "")
-    faulty[19] = (clean[19][0], f"{clean[19][1]}\ta <br> tag")
-    faulty[29] = clean[5]
-    faulty[39] = (clean[39][0], b"Caf\xe9 noir".decode(errors="surrogateescape"))
-    faulty[49] = (clean[49][0].replace(".", " ."), clean[49][1])
-    faulty[59] = (clean[59][0].replace(" ", "\u00a0", 1), clean[59][1])
+    faulty = list(CLEAN)
+    faulty[9] = (CLEAN[9][0], "")
+    faulty[19] = (CLEAN[19][0], f"{CLEAN[19][1]}\ta <br> tag")
+    faulty[29] = CLEAN[5]
+    faulty[39] = (CLEAN[39][0], b"Caf\xe9 noir".decode(errors="surrogateescape"))
+    faulty[49] = (CLEAN[49][0].replace(".", " ."), CLEAN[49][1])
+    faulty[59] = (CLEAN[59][0].replace(" ", "\u00a0", 1), CLEAN[59][1])
     answer, _, _ = audit(faulty, "--clean", "passed")
     assert (
         answer.code == 0
@@ -130,24 +180,13 @@ def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit
 
 
 def test_each_planted_fault_is_found_in_its_line(audit):
-    """Pairs of the validation set in lines 300 and 400, others in 600, 610, …; a clean corpus has
-    no fault."""
-    clean = pairs(1200)[:LINES]
-    assert audit(clean)[1] == {}
+    """In lines 600, 610, …; a clean corpus has no fault."""
+    assert audit(CLEAN)[1] == {}
     planted = {}
-    faulty = list(clean)
-    for number, (name, (kind, change)) in enumerate(FAULTS.items()):
-        if name not in LEFT_OUT:
-            line = 600 + 10 * number
-            change = EXTRA.get(name, change)
-            chosen = SimpleNamespace(random=lambda: 0.1, randint=lambda low, high: low + 7)
-            corpus = SimpleNamespace(pairs=clean)
-            faulty[line - 1] = change(clean[line - 1], corpus, chosen, line - 1)
-            planted[line] = kind
-    held_out = pairs(1240)[-40:]
-    faulty[299] = (held_out[3][0].lower(), held_out[3][1].replace(".", "!"))
-    faulty[399] = (clean[399][0], held_out[4][1])
-    planted |= {300: "in valid or test", 400: "a side in valid or test"}
+    faulty = list(CLEAN)
+    for line, (kind, change) in zip(range(600, LINES, 10), FAULTS, strict=False):
+        faulty[line - 1] = change(CLEAN[line - 1])
+        planted[line] = kind
     answer, found, folder = audit(faulty)
     for line, kind in planted.items():
         assert line in found[kind], (line, kind)
@@ -164,7 +203,7 @@ def test_each_planted_fault_is_found_in_its_line(audit):
 def test_entities_are_judged_as_the_characters_that_they_stand_for(audit):
     """The second half of one file is escaped, as Moses and HTML do it: it is no shift, and &#8220;
     is no number."""
-    given = pairs(1200)[:LINES]
+    given = list(CLEAN)
     for line in range(LINES // 2, LINES):
         source, target = given[line]
         escaped = target.replace(" the ", " &#8220;the&#8221; ").replace(" a ", " &apos; &#91;a ")
@@ -185,7 +224,7 @@ def test_entities_are_judged_as_the_characters_that_they_stand_for(audit):
     ],
 )
 def test_how_all_of_a_text_is_written_is_named_once_and_rejects_no_pair(audit, change, named):
-    given = [(change(source), change(target)) for source, target in pairs(1200)[:LINES]]
+    given = [(change(source), change(target)) for source, target in CLEAN]
     answer, found, _ = audit(given)
     assert f"train has {named} throughout (source and target)" in answer.err
     assert set(found) <= {"unlike the rest"}
@@ -193,14 +232,14 @@ def test_how_all_of_a_text_is_written_is_named_once_and_rejects_no_pair(audit, c
 
 
 def test_that_most_pairs_are_rejected_is_said(audit):
-    given = [(source, f"<b>{target}</b>") for source, target in pairs(1200)[:LINES]]
+    given = [(source, f"<b>{target}</b>") for source, target in CLEAN]
     answer, _, _ = audit([*pairs(99), *given[99:]], "--clean", "passed")
     assert "most of them as 'tags'" in answer.err
 
 
 def test_what_both_sides_have_says_nothing_of_their_languages(audit):
     """Names and code are on both sides of sound pairs; exchanged pairs and copies are found."""
-    given = pairs(1200)[:LINES]
+    given = list(CLEAN)
     names = "in the library of the World Trade Organization and the Wall Street Journal"
     sound = {
         9: (f"Das ist {names}", f"This is {names}"),
@@ -222,7 +261,7 @@ def test_what_both_sides_have_says_nothing_of_their_languages(audit):
 
 def test_a_line_is_unlike_the_rest_only_beside_one_that_is_not(audit):
     """Two unlike sides are a rare topic, which says nothing about the pair."""
-    given = pairs(1200)[:LINES]
+    given = list(CLEAN)
     german = "Quarzzylinder vexieren Phlox jenseits mythischer Wyxwüsten"
     english = "Quixotic sphinxes vex zephyrs beyond mythic kiwi jungles"
     given[9] = (german, english)
@@ -274,7 +313,7 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd):
 
 def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch):
     """Nor have other line ends; of each fault the first places are shown."""
-    given = pairs(1200)[:300]
+    given = CLEAN[:300]
     given[260] = given[77]
     blank = range(56, 300, 40)
     for line in blank:
