@@ -257,20 +257,23 @@ def test_an_export_that_has_no_place_is_found_before_the_model_is_loaded(
     assert name in message and "nothing" not in message
 
 
-@pytest.mark.parametrize("prefix", ["a", "./a", "../text/a"])
-def test_a_clean_text_does_not_replace_the_one_that_is_read(prefix, refused, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("train", "prefix", "said"),
+    [
+        # the text that is read would be replaced
+        ("a", "a", "overwrite"),
+        ("a", "./a", "overwrite"),
+        ("a", "../text/a", "overwrite"),
+        # it is given twice
+        ("[a,a]", "clean", "times"),
+        ("[a,b,./a]", "clean", "times"),
+        ("[b,b,b]", "clean", "times"),
+    ],
+)
+def test_clean_text_has_its_own_place(train, prefix, said, refused, tmp_path, monkeypatch):
     (tmp_path / "text").mkdir()
     monkeypatch.chdir(tmp_path / "text")
-    for name in ("a.de", "a.en"):
-        Path(name).write_text("Ein Satz.\n", encoding="utf-8")
-    words = ["data=files", "data.train=a", "data.source=de", "data.target=en"]
-    assert "overwrite" in refused("audit", *words, "--clean", prefix)
-
-
-@pytest.mark.parametrize("train", ["[a,a]", "[a,b,./a]", "[b,b,b]"])
-def test_text_that_is_given_twice_is_not_cleaned(train, refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     for name in ("a.de", "a.en", "b.de", "b.en"):
         Path(name).write_text("Ein Satz.\n", encoding="utf-8")
     words = ["data=files", f"data.train={train}", "data.source=de", "data.target=en"]
-    assert "times" in refused("audit", *words, "--clean", "clean")
+    assert said in refused("audit", *words, "--clean", prefix)
