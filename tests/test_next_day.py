@@ -18,8 +18,6 @@ from test_learning import STRONG, wanted
 from test_readme import ROOT, commands, words
 from test_serve import running
 
-from nmt.corpus.parallel_text import read_lines
-
 PAGE = ROOT / "docs" / "tutorials" / "next-day.md"
 CORRECTIONS = 200
 UNCORRECTED = ["Der Hund schläft.", "Das rote Haus ist alt."]
@@ -126,10 +124,6 @@ def test_an_evening_and_the_next_day(tmp_path, monkeypatch):
     assert [answer["version"] for answer in answers] == ["1", "2"]
     assert asking.versions == ["1", "2", "1"] and not asking.errors
     assert asking.texts["1"] == first
-    learnt: set[str] = set()
-    for name in ("learnt", "corrections"):
-        learnt |= {*read_lines(Path("runs", "office", "versions", "2", f"{name}.de"))}
-    assert learnt <= {source for source, _ in corrected} and len(learnt) > 0.7 * CORRECTIONS
 
 
 def call(line: str) -> str:
