@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpora import Trained, run_command, small, write_corpus
+from corpora import Trained, run_command, small
 
 from nmt.corpus import multi30k
 from nmt.data.tokenizer import Tokenizers
 from nmt.training import checkpoint
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder, train=40)
-    return folder
 
 
 CONFIGURATION = [  # the words, and what the sentence must contain
@@ -33,7 +26,6 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     ("model=luong_global model.score=cosin", "model.score=cosin|general|additive"),
     ("train.max_steps=1.5", "train.max_steps|1.5"),
     ("optim.lr=nan", "optim.lr=nan"),
-    ("optim.betas=[0.9,2]", "optim.betas=[0.9, 2.0]|less than 1"),
     ("optim.betas=[0.9", "KEY=VALUE"),
     ("mine.de", "neither a file that is there"),
     ("train.max_epochs=null train.max_minutes=null", "train.max_steps|train.max_minutes"),
@@ -48,13 +40,8 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     ("data.source=fr", "no fr-en|de and en"),
     ("hydra.verbose=true", "hydra.verbose=true"),
     ("--steps 5", "--steps"),
-    ("decode.max_length_ratio=1e300", "decode.max_length_ratio"),
     ("decode.beam=100000", "decode.beam"),
-    ("train.batch_tokens=1000000000", "train.batch_tokens"),
     ("device=meta", "device"),
-    ("tokenizer.vocabulary_size=1000000000000", "tokenizer.vocabulary_size"),
-    ("model.hidden_size=1000000", "model.hidden_size"),
-    ("train.max_steps=100000000000000000000", "train.max_steps"),
     ("data.source=../../etc/passwd", "data.source"),
 ]
 
@@ -81,8 +68,6 @@ COMMANDS = {
     "evaluate tiny --beam 1001": "1000",
     "translate tiny S --samples 10001": "10000",
     "translate tiny --beam 2 --beam=3 S": "twice",
-    "translate tiny --bream 5 S": "--bream",
-    "translate tiny --bea=5 S": "--beam?",
     "translate tiny --nbest 9 S": "--beam 9",
     "translate tiny --input x S": "--input",
     "translate tiny --input /": "directory",
@@ -130,17 +115,8 @@ def test_a_test_set_that_is_not_sentences(refused, trained: Trained, tmp_path):
         assert "page.html is markup" in refused("evaluate", "tiny", *map(str, words))
 
 
-SIDES = ["data=files", "data.source=de", "data.target=en"]
-
-
-def files(folder: Path) -> list[str]:
-    return [f"data.{name}={folder / name}" for name in ("train", "valid", "test")]
-
-
 def test_more_pieces_than_the_text_has_are_as_many_as_it_has(capfd, tmp_path, corpus):
-    words = small(
-        tmp_path, SIDES + files(corpus), "train.max_steps=1", "tokenizer.vocabulary_size=50000"
-    )
+    words = small(tmp_path, corpus, "train.max_steps=1", "tokenizer.vocabulary_size=50000")
     answer = run_command(capfd, "tokenize", *words)
     assert answer.code == 0 and "too little text for 50000 pieces; " in answer.err
     (folder,) = (tmp_path / "data").glob("tokenizer-*")
@@ -151,9 +127,7 @@ def test_more_pieces_than_the_text_has_are_as_many_as_it_has(capfd, tmp_path, co
 def test_a_folder_that_cannot_be_written(refused, tmp_path, corpus):
     (tmp_path / "file").write_text("")
     (tmp_path / "closed").mkdir(mode=0o555)
-    words = small(
-        tmp_path, SIDES + files(corpus), "train.max_steps=1", "tokenizer.vocabulary_size=330"
-    )
+    words = small(tmp_path, corpus, "train.max_steps=1", "tokenizer.vocabulary_size=330")
     for obstacle in ("file", "closed") if os.geteuid() else ("file",):  # root may write everywhere
         for key in ("data_folder", "run_folder"):
             assert str(tmp_path / obstacle) in refused(

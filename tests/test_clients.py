@@ -50,11 +50,11 @@ def hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def request(key: str = "", host: str = "10.0.0.1", query: str = "") -> SimpleNamespace:
+def request(key: str = "", host: str = "10.0.0.1") -> SimpleNamespace:
     """The head of a request."""
     return SimpleNamespace(
         headers={"authorization": f"Bearer {key}"} if key else {},
-        query_params={"api_key": query} if query else {},
+        query_params={},
         client=SimpleNamespace(host=host) if host else None,
         scope={},
     )

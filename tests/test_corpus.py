@@ -51,6 +51,7 @@ def make(folder: Path, train: tuple[list[str], list[str]] = (DE, EN)) -> DataCon
         "valid": (["Guten Tag."], ["Good day."]),
         "test": (["Gute Nacht."], ["Good night."]),
     }
+    folder.mkdir(exist_ok=True)
     for name, (source, target) in ({"train": train} | held_out).items():
         write(folder / f"{name}.de", source)
         write(folder / f"{name}.en", target)
@@ -74,7 +75,6 @@ def test_corpus_hash_follows_content(tmp_path):
         ("It is raining again.", "It is raining again.", "It is raining.")
     ):
         folder = tmp_path / str(number)
-        folder.mkdir()
         hashes.append(build(make(folder, (DE, EN[:3] + [last])), folder)["corpus_hash"])
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -359,7 +359,6 @@ def test_the_corpus_is_that_of_one_process(tmp_path, monkeypatch):
         monkeypatch.setattr(write_sets, "usable_processors", lambda processes=processes: processes)
         monkeypatch.setattr(write_sets, "CHUNK", 300 if processes == 1 else 23)
         folder = tmp_path / str(processes)
-        folder.mkdir()
         report = build(make(folder, tuple(map(list, zip(*pairs, strict=True)))), folder)
         found.append((json.dumps(report["audit"]).replace(str(folder), ""), built(folder)))
     assert found[0] == found[1]

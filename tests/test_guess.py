@@ -32,6 +32,7 @@ def objects(of_pair) -> str:
 
 
 DE, EN = zip(*PAIRS, strict=True)
+DE_EN = ["data.source=de", "data.target=en"]
 FILES = {
     "a.tmx": lambda path: path.write_text(tmx(PAIRS, ("de-AT", "en-GB"))),
     "b.tsv": lambda path: table(path, []),
@@ -56,7 +57,7 @@ def test_a_file_tells_its_languages_and_columns(name, tmp_path, capfd):
     """It is said how the file is read, and all its pairs are."""
     path = tmp_path / name
     FILES[name](path)
-    told = ["data=files", f"data.train={path}", "data.source=de", "data.target=en"]
+    told = ["data=files", f"data.train={path}", *DE_EN]
     assert with_file([str(path), "seed=2"]) == [*told, "seed=2"]
     options = ["data.split_size=5", f"data_folder={tmp_path / 'data'}"]
     answer = run_command(capfd, "download", str(path), *options)
@@ -123,37 +124,34 @@ def columns(path: Path, **cells) -> None:
 
 def test_a_column_of_keys_is_no_text_whatever_its_name(tmp_path):
     path = tmp_path / "a.csv"
-    german, english = zip(*PAIRS, strict=True)
-    wanted = ["data.source=de", "data.target=en"]
     for name in ("id", "no", "key", "Deutsch"):
-        columns(path, **{name: KEYS}, text=german, other=english)
-        assert with_file([str(path)])[2:] == wanted
+        columns(path, **{name: KEYS}, text=DE, other=EN)
+        assert with_file([str(path)])[2:] == DE_EN
         assert read([str(path)]) == [PAIRS]
 
     # Text without spaces is none, whatever signs it has.
     chinese = ["\u4f60\u597d\u554a" * 5 + f"_{number}.\u4e16\u754c" for number in range(len(PAIRS))]
-    columns(path, zh=chinese, en=english)
-    assert read([str(path)])[0][1] == (chinese[1], english[1])
+    columns(path, zh=chinese, en=EN)
+    assert read([str(path)])[0][1] == (chinese[1], EN[1])
 
     # Somebody who says that the language is Indonesian hears that the column has none.
-    columns(path, id=KEYS, en=english)
+    columns(path, id=KEYS, en=EN)
     with pytest.raises(UserError, match=r"'id' has keys, such as menu\.entry_0\.label.*data\.colu"):
         read([str(path), "data.source=id", "data.target=en"])
 
 
 def test_a_name_that_is_a_code_and_a_word_is_asked_for_where_the_text_says_another(tmp_path):
     path = tmp_path / "a.csv"
-    german, english = zip(*PAIRS, strict=True)
     for names, said in {
         ("from", "to"): "'to' may have Tongan by its name, or English by its text",
         ("is", "was"): "'is' may have Icelandic by its name, or German by its text",
     }.items():
-        columns(path, **dict(zip(names, (german, english), strict=True)))
+        columns(path, **dict(zip(names, (DE, EN), strict=True)))
         with pytest.raises(UserError, match=f"{said}; give data.source=… data.target=…"):
             with_file([str(path)])
-        assert read([str(path), "data.source=de", "data.target=en"]) == [PAIRS]
+        assert read([str(path), *DE_EN]) == [PAIRS]
     # The text tells no other language.
-    columns(path, no=["Hytta ligger ved fjorden", "Fjellet er bratt"] * 30, en=english)
+    columns(path, no=["Hytta ligger ved fjorden", "Fjellet er bratt"] * 30, en=EN)
     assert with_file([str(path)])[2:] == ["data.source=no", "data.target=en"]
 
 
@@ -285,8 +283,8 @@ def test_two_files_of_any_names(tmp_path, capfd):
         ["{o'b}.tsv"],
         ["a[1].tsv", "{o'b}.tsv"],
         ["data.train=a,b.tsv"],
-        ["data.train=a,b.de+a,b.en", "data=files", "data.source=de", "data.target=en"],
-        ["data.train=a,b", "data=files", "data.source=de", "data.target=en"],
+        ["data.train=a,b.de+a,b.en", "data=files", *DE_EN],
+        ["data.train=a,b", "data=files", *DE_EN],
     ],
 )
 def test_a_file_that_is_there_may_have_any_sign_in_its_name(words, tmp_path, capfd, monkeypatch):
@@ -310,16 +308,15 @@ def test_xml_states_its_encoding_itself(name, tmp_path):
         text = f'<xliff version="2.0" srcLang="de" trgLang="en"><file>{units}</file></xliff>'
     path = tmp_path / name
     path.write_bytes(f'<?xml version="1.0" encoding="UTF-16"?>\n{text}'.encode("utf-16"))
-    wanted = {"data.source=de", "data.target=en"}
     for encoding in ("auto", "utf-16", "cp1252"):
-        assert wanted <= set(with_file([str(path), f"data.encoding={encoding}"]))
+        assert {*DE_EN} <= set(with_file([str(path), f"data.encoding={encoding}"]))
 
 
 def test_a_memory_of_several_languages_tells_which_are_not_read(tmp_path, caplog):
     path = tmp_path / "a.tmx"
     french = '<tuv xml:lang="fr"><seg>Oui</seg></tuv>'
     path.write_text(tmx(PAIRS).replace("</tu>", f"{french}</tu>", 1))
-    assert with_file([str(path)])[2:] == ["data.source=de", "data.target=en"]
+    assert with_file([str(path)])[2:] == DE_EN
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert " also has fr;" in warning.message
 

@@ -44,13 +44,16 @@ RECORD = AttentionRecord(
     np.array([0.5, 2.0, 3.0]),
     1.0,
 )
-WORDS = record_words(RECORD)
+
+
+def described(extractor: Extractor, record=RECORD, **options) -> dict:
+    return Alignment(record, record_words(record), extractor).to_dict(**options)
 
 
 def test_a_record_by_hand():
     """ab has the sum of its pieces: ⅓ + ⅓ and 0 + ¼. p_t = ½ and 2 are at the words 0 and 1; D =
     1."""
-    found = Alignment(RECORD, WORDS, Extractor(0, 0)).to_dict(weights=True)
+    found = described(Extractor(0, 0), weights=True)
     assert json.loads(json.dumps(found)) == {
         "source_words": ["ab", "c", "</s>"],
         "words": ["x", "y"],
@@ -63,29 +66,20 @@ def test_a_record_by_hand():
         "p_t": [0.0, 1.0],
         "window": [[0, 0], [0, 2]],
     }
-    of_input = Alignment(RECORD, WORDS, Extractor(-1, None, "input")).to_dict(weights=True)
-    assert of_input["weights"] == [[0.125, 0.25, 0.625], [0.0, 0.5, 0.5]] and of_input["p_t"] == [
-        1.0,
-        2.0,
-    ]
-    short = Alignment(RECORD, WORDS, Extractor(0, 0)).to_dict(threshold=0.25)
+    of_input = described(Extractor(-1, None, "input"), weights=True)
+    assert of_input["weights"] == [[0.125, 0.25, 0.625], [0.0, 0.5, 0.5]]
+    assert of_input["p_t"] == [1.0, 2.0]
+    short = described(Extractor(0, 0), threshold=0.25)
     assert short["source_words"] == ["ab", "c"]
     assert short["alignment"] == [[0, 0], [0, 1], [1, 1]]
     assert not {"weights", "p_t", "window"} & short.keys()
-    rollout = Alignment(RECORD, WORDS, Extractor(0, None, "output", "rollout")).to_dict(
-        weights=True
-    )
-    assert (
-        rollout["weights"] == found["weights"] and rollout["layer"] is None and "p_t" not in rollout
-    )
-    blank = AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1)))
-    found = Alignment(blank, record_words(blank), Extractor()).to_dict(weights=True)
-    assert (found["source_words"], found["words"], found["weights"], found["alignment"]) == (
-        ["</s>"],
-        [],
-        [],
-        [],
-    )
+    rollout = described(Extractor(0, None, "output", "rollout"), weights=True)
+    assert rollout["weights"] == found["weights"]
+    assert rollout["layer"] is None and "p_t" not in rollout
+    empty = AttentionRecord([], [], [0.0], np.ones((1, 1, 1, 1)))
+    blank = described(Extractor(), empty, weights=True)
+    assert blank["source_words"] == ["</s>"]
+    assert blank["words"] == blank["weights"] == blank["alignment"] == []
 
 
 def test_a_translation_and_its_alignment_say_the_same(nmt):

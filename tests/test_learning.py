@@ -603,14 +603,10 @@ def test_a_run_with_several_directions_learns_in_each(tmp_path, capfd, refused):
     learn = ["learn", "two", *folders, *STRONG, "train.max_steps=4"]
 
     # One direction of the service, then all, then one of a file
-    answer = run_command(
-        capfd, *learn, "--corrections", str(store.path), "--source", "en", "--target", "fr"
-    )
-    assert answer.code == 0, answer.err
-    set_current(run, 2)
-    answer = run_command(capfd, *learn, "--corrections", str(store.path))
-    assert answer.code == 0, answer.err
-    set_current(run, 3)
+    for number, direction in ((2, ["--source", "en", "--target", "fr"]), (3, [])):
+        answer = run_command(capfd, *learn, "--corrections", str(store.path), *direction)
+        assert answer.code == 0, answer.err
+        set_current(run, number)
     tagged = [(f"<2{'fr' if n % 2 else 'de'}> {row[0]}", row[1]) for n, row in enumerate(rows)]
     for number, expected in ((2, tagged[1::2]), (3, tagged)):
         folder = run / "versions" / str(number)

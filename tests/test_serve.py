@@ -103,6 +103,12 @@ def translated(run, *sentences: str) -> list[str]:
     return [each.text for each in run.translate(sentences)]
 
 
+def error_of(answer, status: int = 400) -> str:
+    """The sentence with which a request was refused."""
+    assert answer.status_code == status
+    return answer.json()["error"]
+
+
 def test_what_a_run_is_fit_for_is_text_on_the_page():
     """The name of a run may be any text."""
     page = app.Starlette(routes=app.pages.ROUTES)
@@ -127,9 +133,9 @@ def test_forms_and_json_are_answered_alike(client, run):
         assert [each.json() for each in answers] == [expected] * 5
     for kind in ("text/plain", "application/x+xml", ""):
         answer = client.post("/translate", content=body, headers={"Content-Type": kind})
-        assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
+        assert "JSON or a form" in error_of(answer)
     twice = client.post("/translate?target=de", data=fields)
-    assert twice.status_code == 400 and "target" in twice.json()["error"]
+    assert "target" in error_of(twice)
     text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
     answer = client.translate([text, " \n"]).json()
     assert answer["translatedText"] == [f"{first}  {second}\n\n  {first} \n", " \n"]
@@ -296,7 +302,7 @@ def test_a_wrong_request_is_one_sentence(client, fields, error):
     body = {"q": "a"} | SIDES | fields
     body = {name: value for name, value in body.items() if value is not None}
     answer = client.post("/translate", content=json.dumps(body), headers=JSON)
-    assert answer.status_code == 400 and error in answer.json()["error"]
+    assert error in error_of(answer)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +323,7 @@ def test_a_document_that_cannot_be_translated_is_one_sentence(
     fields = SIDES | {"source": "auto"}
     for _ in range(2):
         answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
-        assert answer.status_code == 400 and reason in answer.json()["error"]
+        assert reason in error_of(answer)
 
 
 def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
@@ -332,7 +338,7 @@ def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
 
     monkeypatch.setattr(translation.DocumentProcess, "end", note)
     answer = client.translate_file("a.txt", b"Ein Hund.\n" * 1000)
-    assert answer.status_code == 400 and "within 0 seconds" in answer.json()["error"]
+    assert "within 0 seconds" in error_of(answer)
     with pytest.raises(ProcessLookupError):
         os.kill(ended[0], 0)
 
@@ -346,7 +352,7 @@ def test_documents_wait_for_a_place_and_for_the_end_of_the_service(make_client, 
     monkeypatch.setattr(client.service.limits, "seconds", 60)
     monkeypatch.setattr(translation, "DocumentProcess", None)
     answer = client.translate_file("a.txt", b"Ein Hund.")
-    assert answer.status_code == 503 and "ends" in answer.json()["error"]
+    assert "ends" in error_of(answer, 503)
     client.service.document_slots = asyncio.Semaphore(0)
     monkeypatch.setattr(client.service.limits, "seconds", 0.2)
     answer = client.translate_file("a.txt", b"Ein Hund.")
@@ -388,7 +394,7 @@ def test_a_request_without_an_answer_in_time_stops(stuck, monkeypatch):
     assert "too much is waiting" in client.get("/health").json()["status"]
     monkeypatch.setattr(batching, "WAITING", 1)
     answer = client.translate(SOURCES[0])
-    assert answer.status_code == 503 and "Too much" in answer.json()["error"]
+    assert "Too much" in error_of(answer, 503)
     assert "nmt_waiting_sentences 1.0" in client.get("/metrics").text
 
 
@@ -600,7 +606,7 @@ def test_the_specification_is_true(client):
                 has_file = path == "/translate_file" and name != "file"
                 files = {"file": ("a.txt", b"a")} if has_file else None
                 answer = client.post(path, data=less, files=files)
-                assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
+                assert f"missing {name}" in error_of(answer)
 
 
 def test_the_specification_says_what_needs_a_key(make_client):
@@ -713,7 +719,7 @@ def test_a_wrong_suggestion_is_one_sentence(keeping, fields, error):
     body = {"q": SOURCES[0], "s": "b"} | SIDES | fields
     body = {name: value for name, value in body.items() if value is not None}
     answer = client.post("/suggest", content=json.dumps(body), headers=JSON)
-    assert answer.status_code == 400 and error in answer.json()["error"]
+    assert error in error_of(answer)
     assert not client.service.corrections.all()
 
 
@@ -751,7 +757,7 @@ def test_who_may_suggest_and_how_much(keeping, monkeypatch):
     assert client.suggest(SOURCES[0], "c").status_code == 429
     client.service.corrections.path.unlink()
     answer = client.suggest(SOURCES[0], "d")
-    assert answer.status_code == 503 and "cannot be stored" in answer.json()["error"]
+    assert "cannot be stored" in error_of(answer, 503)
 
 
 def test_an_accepted_correction_is_answered_at_once(keeping, run):
@@ -870,7 +876,7 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
 def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
     """So is one that would take too long: each term in a sentence is work."""
     answer = client.translate("ein " * 4000, glossary=glossary)
-    assert answer.status_code == 400 and error in answer.json()["error"]
+    assert error in error_of(answer)
 
 
 def test_each_run_may_have_its_own_file(tmp_path):
