@@ -173,20 +173,6 @@ def test_the_service_has_a_path_before_its_addresses(make_client, is_stripped, r
     assert client.get(f"{root}x/languages").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        ("--root-path translate", "--root-path translate"),
-        ("--root-path /a/../b?", "--root-path"),
-        ("--forwarded-allow-ips proxy.example", "proxy.example"),
-        ("--forwarded-allow-ips 10.0.0.0/99", "10.0.0.0/99"),
-        ("--max-models 0", "--max-models"),
-    ],
-)
-def test_options_that_are_wrong(refused, words, wanted):
-    assert wanted in refused("serve", "x", *words.split())
-
-
 def test_keys_are_read_again(make_client, tmp_path):
     """If the file is damaged, they stay as they were."""
     path = tmp_path / "keys"

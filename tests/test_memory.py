@@ -31,8 +31,14 @@ MEMORY = {
 }
 
 
+def reused(extension: str, text: str, memory: TranslationMemory) -> tuple[str, int]:
+    """A document in capitals or from the memory, and how often it is from there."""
+    data, counts = translated_bytes(extension, text.encode(), memory=memory)
+    return data.decode(), counts["from the memory"]
+
+
 @pytest.mark.parametrize(
-    ("text", "wanted", "reused"),
+    ("text", "wanted", "count"),
     [
         ("<p>Eins. Zwei.</p>", "<p>One, two.</p>", 1),  # the whole segment
         ("<p>Fünf. Drei vier.</p>", "<p>FÜNF. Three four!</p>", 1),  # a sentence of it
@@ -43,11 +49,8 @@ MEMORY = {
         ("<p>drei vier.</p>", "<p>DREI VIER.</p>", 0),
     ],
 )
-def test_what_is_in_the_memory_is_reused(text, wanted, reused):
-    data, counts = translated_bytes(
-        ".html", text.encode(), memory=TranslationMemory(MEMORY.items())
-    )
-    assert data.decode() == wanted and counts["from the memory"] == reused
+def test_what_is_in_the_memory_is_reused(text, wanted, count):
+    assert reused(".html", text, TranslationMemory(MEMORY.items())) == (wanted, count)
 
 
 XLIFF = (
@@ -85,9 +88,8 @@ def test_a_text_is_looked_up_as_a_reader_sees_it(extension, document, first, sec
         [(source.format(shown, other_shown), target.format(shown, other_shown))]
     )
     text = document.format(source.format(old, other_old))
-    data, counts = translated_bytes(extension, text.encode(), memory=memory)
-    assert counts["from the memory"] == 1
-    assert target.format(old, other_old) in data.decode()
+    translated, count = reused(extension, text, memory)
+    assert count == 1 and target.format(old, other_old) in translated
 
 
 def test_tags_that_are_text_in_the_memory_are_tags_of_the_document():
@@ -106,11 +108,10 @@ def test_tags_that_are_text_in_the_memory_are_tags_of_the_document():
         "<p>Nimm <code>git</code>.</p>": "<p>Take <code>git</code>!</p>",
         "<p>Drei &lt;b class='x'&gt;vier&lt;/b&gt;.</p>": "four",
     }.items():
-        data, counts = translated_bytes(".html", document.encode(), memory=memory)
-        assert counts["from the memory"] == 1 and wanted in data.decode(), data.decode()
+        translated, count = reused(".html", document, memory)
+        assert count == 1 and wanted in translated
     for document in ("<p>Sechs <i>sieben</i>.</p>", "<p>Nur hier.</p>"):
-        _, counts = translated_bytes(".html", document.encode(), memory=memory)
-        assert counts["from the memory"] == 0
+        assert reused(".html", document, memory)[1] == 0
 
 
 def test_a_date_of_word_is_looked_up_as_it_is_shown():
@@ -125,17 +126,14 @@ def test_a_date_of_word_is_looked_up_as_it_is_shown():
 def test_a_memory_that_cannot_say_where_a_unit_belongs_is_not_used():
     """It is suggested, where the format has a place for it."""
     memory = TranslationMemory([("Nimm a", "Take a cat"), ("Klicke hier", "Click here")])
-    _, counts = translated_bytes(".html", b"<p>Nimm <code>a</code></p>", memory=memory)
-    assert counts["from the memory"] == 0
-    text = XLIFF.format('Klicke <x id="1"/> hier')
-    data, counts = translated_bytes(".xlf", text.encode(), memory=memory)
-    assert counts["from the memory"] == 0 and b'match-quality="80%"' in data
+    assert reused(".html", "<p>Nimm <code>a</code></p>", memory)[1] == 0
+    translated, count = reused(".xlf", XLIFF.format('Klicke <x id="1"/> hier'), memory)
+    assert count == 0 and 'match-quality="80%"' in translated
 
 
 def test_a_reused_target_that_equals_its_source_is_written():
-    memory = TranslationMemory([("OK", "OK")])
-    data, _ = translated_bytes(".xlf", XLIFF.format("OK").encode(), memory=memory)
-    assert b">OK</target>" in data
+    translated, _ = reused(".xlf", XLIFF.format("OK"), TranslationMemory([("OK", "OK")]))
+    assert ">OK</target>" in translated
 
 
 def similarity(first: str, second: str) -> float:
@@ -183,20 +181,19 @@ def test_a_large_memory_is_searched_quickly():
 
 def test_suggestions_in_xliff():
     memory = TranslationMemory([("Ein roter alter Hund.", "A red old dog.")])
-    data, _ = translated_bytes(".xlf", XLIFF.format("Ein alter Hund.").encode(), memory=memory)
+    translated, _ = reused(".xlf", XLIFF.format("Ein alter Hund."), memory)
     wanted = (
         '<alt-trans match-quality="89%"><source>Ein roter alter Hund.</source><target>A red '
         "old dog.</target>"
     )
-    assert f"EIN ALTER HUND.</target>{wanted}</alt-trans></trans-unit>" in data.decode()
+    assert f"EIN ALTER HUND.</target>{wanted}</alt-trans></trans-unit>" in translated
     segmented = (
         '<trans-unit id="1"><source>Ja. Ein alter Hund.</source><seg-source><mrk mtype="seg" '
         'mid="a">Ja.</mrk> <mrk mtype="seg" mid="b">Ein alter Hund.</mrk></seg-source></trans-unit>'
     )
-    data, _ = translated_bytes(
-        ".xlf", f"<xliff version='1.2'><file>{segmented}</file></xliff>".encode(), memory=memory
-    )
-    (attributes,) = re.findall("<alt-trans(.*?)>", data.decode())
+    document = f"<xliff version='1.2'><file>{segmented}</file></xliff>"
+    translated, _ = reused(".xlf", document, memory)
+    (attributes,) = re.findall("<alt-trans(.*?)>", translated)
     assert sorted(attributes.split()) == ['match-quality="89%"', 'mid="b"']
     new = (
         '<unit id="1"><segment><source>Ein alter '
@@ -204,15 +201,11 @@ def test_suggestions_in_xliff():
     )
     name = "urn:oasis:names:tc:xliff:document:2.0"
     source = f"<xliff xmlns='{name}' version='2.0'><file id='f'>{new}</file></xliff>"
-    data, _ = translated_bytes(".xlf", source.encode(), memory=memory)
+    translated, _ = reused(".xlf", source, memory)
     wanted = '<mtc:match ref="#s1" matchQuality="89"><source>Ein roter alter Hund.</source>'
-    assert (
-        f'<mtc:matches xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0">{wanted}' in data.decode()
-    )
-    assert (
-        data.decode().count('<segment id="s1" ') == 1
-        and b'<segment state="translated"><source>Ja' in data
-    )
+    assert f'<mtc:matches xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0">{wanted}' in translated
+    assert translated.count('<segment id="s1" ') == 1
+    assert '<segment state="translated"><source>Ja' in translated
 
 
 def many_units(count: int) -> list[tuple[str, str]]:

@@ -761,7 +761,7 @@ def test_who_may_suggest_and_how_much(keeping, monkeypatch):
 
 
 def test_an_accepted_correction_is_answered_at_once(keeping, run):
-    """And marked; a later one of the same text wins, which is said; html and documents have it."""
+    """And marked; a later one of the same text wins, which is said."""
     client = keeping("anna")
     second = translated(run, SOURCES[1])[0]
     answer = client.suggest(SOURCES[0], "Right & good.").json()
@@ -772,12 +772,6 @@ def test_an_accepted_correction_is_answered_at_once(keeping, run):
     both = client.translate(f"{SOURCES[0]} {SOURCES[1]}", alternatives=1, details=True).json()
     assert both["translatedText"] == f"Right & good. {second}" and both["memory"] is False
     assert [part["text"] for part in both["details"]] == [second]
-    markup = client.translate(f"<p>{SOURCES[0]}</p>", format="html").json()
-    assert markup["translatedText"] == "<p>Right &amp; good.</p>" and "memory" not in markup
-    text = f"{SOURCES[0]}\n\n{SOURCES[1]}\n".encode()
-    answer = client.translate_file("a.txt", text).json()
-    assert (answer["sentences"], answer["memorySentences"]) == (2, 1)
-    assert client.get(answer["translatedFileUrl"]).text == f"Right & good.\n\n{second}\n"
 
     answer = client.suggest(SOURCES[0], "Better.").json()
     assert answer["instead"] == ["Right & good."]
@@ -804,18 +798,22 @@ def test_an_accepted_correction_is_answered_at_once(keeping, run):
         ("Hallo {name}, wie geht es? Gut.", "How is {name}? Good."),
     ],
 )
-def test_a_correction_counts_in_every_form_of_its_text(keeping, text, correction):
+def test_a_correction_counts_in_every_form_of_its_text(keeping, run, text, correction):
     """Whatever its lines have: several sentences, or units."""
     client = keeping("anna")
     assert client.suggest(text, correction).json()["accepted"] is True
     assert client.translate(text).json()["translatedText"] == correction
     lines = [html.escape(line, quote=False) for line in text.split("\n")]
     markup = "".join(f"<p>{line}</p>" for line in lines)
-    answer = client.translate(markup, format="html").json()["translatedText"]
-    assert html.unescape(answer) == "".join(f"<p>{line}</p>" for line in correction.split("\n"))
-    answer = client.translate_file("a.txt", text.replace("\n", "\n\n").encode()).json()
-    assert answer["sentences"] == answer["memorySentences"] == len(lines)
-    assert client.get(answer["translatedFileUrl"]).text == correction.replace("\n", "\n\n")
+    answer = client.translate(markup, format="html").json()
+    corrected = "".join(f"<p>{line}</p>" for line in correction.split("\n"))
+    assert html.unescape(answer["translatedText"]) == corrected and "memory" not in answer
+    (other,) = translated(run, SOURCES[5])
+    document = f"{text}\n{SOURCES[5]}".replace("\n", "\n\n")
+    answer = client.translate_file("a.txt", document.encode()).json()
+    assert (answer["sentences"], answer["memorySentences"]) == (len(lines) + 1, len(lines))
+    wanted = f"{correction}\n{other}".replace("\n", "\n\n")
+    assert client.get(answer["translatedFileUrl"]).text == wanted
 
 
 def test_what_is_similar_is_said_with_the_details(keeping):
@@ -922,6 +920,11 @@ def test_the_command_prints_a_new_key_once_and_refuses(tmp_path, capfd, refused)
         ("--new-key anna", "--keys"),
         (f"x --keys {path}", f"{path}:1"),
         ("x --port 70000", "--port 70000"),
+        ("x --root-path translate", "--root-path translate"),
+        ("x --root-path /a/../b?", "--root-path"),
+        ("x --forwarded-allow-ips proxy.example", "proxy.example"),
+        ("x --forwarded-allow-ips 10.0.0.0/99", "10.0.0.0/99"),
+        ("x --max-models 0", "--max-models"),
     ):
         assert wanted in refused("serve", *words.split())
 
