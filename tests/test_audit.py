@@ -78,10 +78,7 @@ FAULTS = [
     ("HTML entities", in_source(lambda text: text.replace(" ", " &amp; ", 1))),
     ("subwords", in_source(lambda text: text[:2] + "@@ " + text[2:])),
     ("tags", in_source(lambda text: f"<b>{text}</b>")),
-    (
-        "characters of a wrong encoding",
-        inserted("e? M?ller"),
-    ),
+    ("characters of a wrong encoding", inserted("e? M?ller")),
     ("all in capitals", in_source(str.upper)),
     ("another script", in_source(lambda text: text.replace("a", "а", 1) + " gаr")),
     ("duplicate", lambda pair: CLEAN[99]),

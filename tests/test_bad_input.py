@@ -43,6 +43,8 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     ("decode.beam=100000", "decode.beam"),
     ("device=meta", "device"),
     ("data.source=../../etc/passwd", "data.source"),
+    ("data.source=${oc.env:HOME}", "data.source"),
+    ("data.source=\ud800", "data.source"),  # of bytes that are not UTF-8
 ]
 
 

@@ -201,21 +201,33 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(client, versions, monke
     wait_for(lambda: client.translate(GERMAN).json()["version"] == "3")
 
 
-def test_runs_are_loaded_when_they_are_used_and_dropped_when_they_are_not(run, monkeypatch):
-    """The two that were used last are in memory; every request is answered."""
-    languages = ["de", "fr", "es"]
+@pytest.fixture
+def of_languages(run, monkeypatch):
+    """of_languages(LANGUAGES, most, too_large) → the models of a run for each language, and how
+    often each was loaded."""
     opened = Counter[str]()
-
-    def open_run(paths):
-        language = paths[0].parent.name
-        opened[language] += 1
-        return from_languages(run, language).with_prefix(language)
 
     def load_config(path):
         return from_languages(run, path.parent.name).config
 
-    monkeypatch.setattr(models, "load_config", load_config)
-    shared = models.Models(languages, lambda name: [Path(name, "best")], open_run, most=2)
+    def make(languages: list[str], most: int, too_large: str = ""):
+        def open_run(paths):
+            language = paths[0].parent.name
+            opened[language] += 1
+            if language == too_large:
+                raise MemoryError
+            return from_languages(run, language).with_prefix(language)
+
+        monkeypatch.setattr(models, "load_config", load_config)
+        return models.Models(languages, lambda name: [Path(name, "best")], open_run, most), opened
+
+    return make
+
+
+def test_runs_are_loaded_when_they_are_used_and_dropped_when_they_are_not(of_languages):
+    """The two that were used last are in memory; every request is answered."""
+    languages = ["de", "fr", "es"]
+    shared, opened = of_languages(languages, most=2)
     assert opened == {"de": 1, "fr": 1}
     used = ["fr", "de"]
     with Client(app.make_app(service.Service(shared, service.Limits()))) as client:
@@ -235,16 +247,8 @@ def test_runs_are_loaded_when_they_are_used_and_dropped_when_they_are_not(run, m
         assert len(shared.loaded) == 2
 
 
-def test_a_run_that_could_not_be_loaded_is_tried_again_after_a_while(run, monkeypatch):
-    opened = Counter[str]()
-
-    def open_run(paths):
-        language = paths[0].parent.name
-        opened[language] += 1
-        return from_languages(run, language) if language == "de" else no_memory()
-
-    monkeypatch.setattr(models, "load_config", lambda path: from_languages(run, "fr").config)
-    found = models.Models(["de", "fr"], lambda name: [Path(name, "best")], open_run, most=1)
+def test_a_run_that_could_not_be_loaded_is_tried_again_after_a_while(of_languages, monkeypatch):
+    found, opened = of_languages(["de", "fr"], most=1, too_large="fr")
     with Client(app.make_app(service.Service(found, service.Limits()))) as client:
         for _ in range(2):
             assert client.translate(FRENCH, source="fr").status_code == 503

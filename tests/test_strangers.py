@@ -15,7 +15,6 @@ from corpora import Trained
 
 from nmt.config import compose
 from nmt.config.keys import config_folder
-from nmt.config.validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.runs import run as runs
@@ -195,16 +194,6 @@ def test_a_folder_of_tokenizers_that_is_none(tmp_path):
         (tmp_path / "tokenizer.json").write_text(about)
         with pytest.raises(UserError, match="The tokenizer in"):
             Tokenizers.load(tmp_path)
-
-
-def test_nothing_of_the_environment_gets_into_a_saved_configuration(payload, monkeypatch):
-    monkeypatch.setenv("SECRET", "de")
-    for value, wanted in (
-        ("${oc.env:SECRET}", r"data.source='\$\{oc.env:SECRET\}'"),
-        ("\ud800", "data.source"),  # of bytes that are not UTF-8
-    ):
-        with pytest.raises(UserError, match=wanted):
-            validate(changed(payload, "config data source", value)["config"])
 
 
 def test_a_file_of_a_group_that_is_none(refused, tmp_path, monkeypatch):
