@@ -90,7 +90,6 @@ def start_writer(path, pipe: int, create: bool = False) -> int:
         os._exit(1)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
 def test_no_promise_is_broken_by_thirty_kills(path):
     """Of one of two services that write the same file."""
@@ -121,7 +120,6 @@ def test_no_promise_is_broken_by_thirty_kills(path):
         assert promised <= {row.id for row in opened.all()} and len(promised) > 30
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
 def test_several_services_may_make_the_file_at_once(path):
     reads, writes = os.pipe()

@@ -192,7 +192,6 @@ def test_keys_are_read_again(make_client, tmp_path):
     assert status() == 403
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has no SIGHUP")
 def test_a_hang_up_while_the_models_are_loaded_is_not_lost(
     trained: Trained, tmp_path, capfd, monkeypatch
 ):
@@ -234,7 +233,6 @@ def test_a_hang_up_while_the_models_are_loaded_is_not_lost(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="it has no SIGHUP")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals(trained: Trained, tmp_path, number):
     """SIGHUP reads the keys again, and a client is known by what a trusted proxy says; the end has

@@ -33,7 +33,6 @@ LINES = "".join(f"{SENTENCES[number % 4]}\n" for number in range(11)).encode() +
 pytestmark = [
     # OpenMP's threads do not live on in a fork, which would wait for them
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     # a fork of a process with threads, since Python 3.12
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
