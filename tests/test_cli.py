@@ -486,7 +486,7 @@ def test_what_is_scored_is_what_translate_writes(trained: Trained, translate):
 
 def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     """The validation set, and files: with `--noised`, the same noise each time."""
-    run = copied_run(trained, tmp_path / "runs").parent
+    run = copied_run(trained, tmp_path)
     evaluate = ["evaluate", str(run)]
     assert run_command(capfd, *evaluate, "--split", "valid").out.startswith("valid\t")
     source = tmp_path / "some.de"
@@ -507,7 +507,7 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
 
 
 def test_a_source_that_is_the_reference_is_named(trained: Trained, capfd, tmp_path):
-    run = copied_run(trained, tmp_path / "runs").parent
+    run = copied_run(trained, tmp_path)
     files = [tmp_path / "some.de", tmp_path / "some.en"]
     texts = "Der Hund ist nicht bei ihm und das ist gut.", "The dog is not with him and that is it."
     for path, text in zip(files, texts, strict=True):
@@ -519,7 +519,7 @@ def test_a_source_that_is_the_reference_is_named(trained: Trained, capfd, tmp_pa
 
 
 def test_a_reference_that_is_its_source_is_named_each_time(trained: Trained, capfd, tmp_path):
-    run = copied_run(trained, tmp_path / "runs").parent
+    run = copied_run(trained, tmp_path)
     source = tmp_path / "some.de"
     source.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     evaluate = f"evaluate {run} --source {source} --reference {source}"
@@ -531,7 +531,7 @@ def test_a_reference_that_is_its_source_is_named_each_time(trained: Trained, cap
 def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files, tmp_path, capfd):
     files, write = pair_files
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
-    runs = copied_run(trained, tmp_path / "runs").parent.parent
+    runs = copied_run(trained, tmp_path).parent
     words = ["evaluate", "tiny", "--runs", str(runs), "--source", files[1], "--reference", files[3]]
     answer = run_command(capfd, *words, "--gold", own, "--base", "1")
     assert answer.out.endswith("\tAER 0.000 (layer 0, output)\tn = 3\n")
@@ -545,11 +545,11 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
 
 
 def copied_run(trained: Trained, root: Path) -> Path:
-    """A checkpoint in a folder of its own, which tests may write to."""
-    (root / "tiny").mkdir(parents=True)
-    return Path(
-        shutil.copy(trained.folder / "best.safetensors", root / "tiny" / "best.safetensors")
-    )
+    """A run with its checkpoint alone, which tests may write to."""
+    folder = root / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    shutil.copy(trained.folder / "best.safetensors", folder)
+    return folder
 
 
 def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):

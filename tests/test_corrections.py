@@ -172,7 +172,7 @@ def test_what_is_similar_is_found_among_corrections_that_come_and_go(store):
     assert memory.nearest(f"{sources[2]} ja").source != sources[2]
 
 
-def test_what_is_deleted_is_in_no_file(store, path, tmp_path):
+def test_what_is_deleted_is_in_no_file(store, tmp_path):
     secret = "Frau Müller wohnt in Aachen"
     store.add([(secret, secret, secret)] * 50, DE_EN)
     files = list(tmp_path.iterdir())

@@ -1,11 +1,10 @@
 """Extreme values of every key: a sentence, or a configuration."""
 
-import copy
 import math
-from typing import Any
 
 import pytest
 import torch
+from test_strangers import changed
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import LARGEST, Config, leaves, to_dict
@@ -19,16 +18,6 @@ TEXTS = ["", "\0", "\x1b[2J", "../x", "a" * 5000, "${oc.env:HOME}", "\u202e"]
 
 def configs() -> list[Config]:
     return [compose_all([f"model={name}"])[0] for name in ("transformer", "luong_local_p")]
-
-
-def with_value(tree: dict, key: str, value: Any) -> dict:
-    changed = copy.deepcopy(tree)
-    *groups, last = key.split(".")
-    node = changed
-    for group in groups:
-        node = node[group]
-    node[last] = value
-    return changed
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
@@ -48,7 +37,7 @@ def test_every_key_with_extreme_values(every):
                 if tried % every:
                     continue
                 try:
-                    accepted = validate(with_value(tree, key, value))
+                    accepted = validate(changed(tree, key.replace(".", " "), value))
                 except UserError as error:
                     refused += 1
                     assert len(str(error)) < 600, key

@@ -1,7 +1,6 @@
 """Terms of a glossary: the file, where they match, and that every translation has them while the
 rest stays."""
 
-import importlib.util
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -44,9 +43,6 @@ from nmt.models.build import build
 SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
 OTHER = "Mein Bruder sucht zwei Bücher."
 LINES = {"Fahrrad": "big hat", "Bücher": "flowers"}
-needs_ctranslate2 = pytest.mark.skipif(
-    importlib.util.find_spec("ctranslate2") is None, reason="no ctranslate2"
-)
 
 
 def read_glossary(path: Path) -> Glossary:
@@ -453,8 +449,8 @@ def test_a_term_changes_nothing_else(trained, tmp_path):
     assert before[len(before) - len(rest) :] == rest
 
 
-@needs_ctranslate2
 def test_ctranslate2_writes_the_same(trained, tmp_path):
+    pytest.importorskip("ctranslate2", reason="no ctranslate2")
     from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
 
     run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": "riverbank"}))

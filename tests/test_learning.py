@@ -207,8 +207,8 @@ def test_the_report_has_the_scores_of_every_set_before_and_after():
 # The folder of a version
 
 
-def lesson(run: Path, rows: Sequence[tuple[str, str]], base: int = 1) -> Lesson:
-    return Lesson(run, base, list(rows), [], 0.5, [], {})
+def lesson(run: Path, rows: Sequence[tuple[str, str]]) -> Lesson:
+    return Lesson(run, 1, list(rows), [], 0.5, [], {})
 
 
 def test_a_version_holds_all_corrections_from_its_first_moment(run):

@@ -210,9 +210,9 @@ def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page):
     assert answer(page)["sections"] == 2
 
 
-def press(page: Browser, key: str) -> None:
+def press_enter(page: Browser) -> None:
     for kind in ("keyDown", "keyUp"):
-        page.send("Input.dispatchKeyEvent", type=kind, key=key, text="\r" if key == "Enter" else "")
+        page.send("Input.dispatchKeyEvent", type=kind, key="Enter", text="\r")
 
 
 def test_what_is_similar_stands_with_its_difference(page):
@@ -224,7 +224,7 @@ def test_what_is_similar_stands_with_its_difference(page):
     assert page.texts("#similar p") == ["84 % similar", "ähnlich <i> alt, sehrneu", "like <i>"]
     assert page.texts("#similar del") == ["alt, sehr"] and page.texts("#similar ins") == ["neu"]
     page.run("document.querySelector('#similar button').focus()")
-    press(page, "Enter")
+    press_enter(page)
     assert page.run("document.activeElement.value") == "like <i>"
     assert page.run("document.activeElement.labels[0].textContent") == "ähnlich <i> neu"
     ask(page, "nothing")
@@ -260,7 +260,7 @@ def test_a_correction_is_written_and_saved_by_the_keyboard(page):
     answer(page)
     assert page.texts(".correction") == []
     page.run("document.querySelector('#correct summary').focus()")
-    press(page, "Enter")
+    press_enter(page)
     page.wait(f"{areas}.length === 2")
     assert page.run(f"{areas}.map((each) => each.value)") == ["en: eins", "en: zwei"]
     page.run(f"{areas}[1].focus(), {areas}[1].value = 'two <b>\\n now'")
@@ -269,7 +269,7 @@ def test_a_correction_is_written_and_saved_by_the_keyboard(page):
         ("refused", "Too much is waiting"),
         ("gone", "The service cannot be reached."),
     ):
-        press(page, "Enter")
+        press_enter(page)
         page.wait("asked.length === 1")
         body = {"q": "zwei", "s": "two <b> now", "source": "de", "target": "en"}
         assert json.loads(page.run("asked[0].body")) == body

@@ -510,7 +510,7 @@ def test_every_answer_is_counted_and_has_the_security_headers(make_client, monke
     assert counted in client.get("/metrics").text
 
 
-def test_what_clients_ask_first(client, run):
+def test_what_clients_ask_first(client):
     assert client.get("/languages").json() == [
         {"code": "de", "name": "German", "targets": ["en"]},
         {"code": "en", "name": "English", "targets": []},

@@ -206,10 +206,10 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
     assert output.read_text(encoding="utf-8") == wanted
 
 
-def read_line(descriptor: int, seconds: float = 60) -> bytes:
-    """A line that comes within a time, else what has come."""
+def read_line(descriptor: int) -> bytes:
+    """A line that comes within a minute, else what has come."""
     got = b""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 60
     while (
         not got.endswith(b"\n")
         and select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]

@@ -135,9 +135,9 @@ def test_shared_names_may_be_nonsense(payload, tmp_path, monkeypatch, shared):
     refusal(tmp_path / "x")
 
 
-def signed(header: bytes, data: bytes = b"", length: int | None = None) -> bytes:
+def signed(header: bytes, length: int | None = None) -> bytes:
     """A file with this header, and the right checksum at its end."""
-    content = struct.pack("<Q", len(header) if length is None else length) + header + data
+    content = struct.pack("<Q", len(header) if length is None else length) + header
     return content + hashlib.sha256(content).digest()
 
 
