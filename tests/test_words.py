@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.corpus.words import WordPair, piece_spans, split_into_words, word_fractions, word_spans
+from nmt.corpus.words import WordPair, piece_spans, split_into_words, word_spans
 
 
 def words(text: str, tokenized: bool = False) -> list[str]:
@@ -129,8 +129,7 @@ def test_merging_loses_no_weight(source, target, seed, ending, tokenized):
     weights = np.random.default_rng(seed).random((len(target) + ending, len(source) + 1))
     matrix, source_words, target_words = merge(weights, source, target, tokenized)
     assert matrix.shape == (len(target_words), len(source_words)) and source_words[-1] == "</s>"
-    _, of_words, of_pieces = split_into_words(target, tokenized)
-    fractions = word_fractions(of_pieces, of_words)
+    _, _, fractions = split_into_words(target, tokenized)
     assert (fractions >= 0).all() and (fractions.sum(axis=0) > 0).all()
     if target_words:
         np.testing.assert_allclose(fractions.sum(axis=1), 1)  # a piece is divided without a rest

@@ -110,8 +110,8 @@ def is_punctuation(character: str) -> bool:
 
 def split_into_words(
     pieces: list[str], tokenized: bool = False
-) -> tuple[list[str], list[Span], list[Span]]:
-    """The words of pieces, the words' spans and the pieces' spans.
+) -> tuple[list[str], list[Span], np.ndarray]:
+    """The words of pieces, their spans, and the `word_fractions` [pieces words].
 
     In a script without spaces the pieces are the words.
     """
@@ -123,7 +123,8 @@ def split_into_words(
             continue
         parts = [(max(start, first), min(end, last)) for first, last in of_pieces]
         of_words += sorted({part for part in parts if part[0] < part[1]})
-    return [text[start:end] for start, end in of_words], of_words, of_pieces
+    words = [text[start:end] for start, end in of_words]
+    return words, of_words, word_fractions(of_pieces, of_words)
 
 
 def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
@@ -158,10 +159,9 @@ class WordPair:
         cls, source_pieces: list[str], target_pieces: list[str], tokenized: bool = False
     ) -> "WordPair":
         """The words on both sides; the piece lists hold no </s>."""
-        source, of_words, of_pieces = split_into_words(source_pieces, tokenized)
-        source_fractions = word_fractions(of_pieces, of_words)
-        target, of_words, of_pieces = split_into_words(target_pieces, tokenized)
-        return cls(source, target, source_fractions, word_fractions(of_pieces, of_words))
+        source, _, source_fractions = split_into_words(source_pieces, tokenized)
+        target, _, target_fractions = split_into_words(target_pieces, tokenized)
+        return cls(source, target, source_fractions, target_fractions)
 
     @property
     def columns(self) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.corpus.words import split_into_words, word_fractions
+from nmt.corpus.words import split_into_words
 from nmt.data.batches import batches_by_length
 from nmt.decode.forced_decoding import IdPair, force_decode
 from nmt.decode.parallel import parallel_map
@@ -38,8 +38,7 @@ class PairScore:
         A piece in two words is divided by characters. The words and </s> sum to `log_probability`.
         `tokenized`: spaces alone separate words.
         """
-        words, word_spans, piece_spans = split_into_words(self.pieces, tokenized)
-        fractions = word_fractions(piece_spans, word_spans)  # [T W]
+        words, _, fractions = split_into_words(self.pieces, tokenized)  # [T W]
         values = np.array(self.log_probabilities[:-1]) @ fractions  # [W]
         return list(zip(words, values.tolist(), strict=True))
 

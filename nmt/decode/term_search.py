@@ -37,7 +37,6 @@ from nmt.corpus.words import (
     is_punctuation,
     piece_spans,
     split_into_words,
-    word_fractions,
 )
 from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizer
@@ -178,8 +177,7 @@ def find_term_span(
     loss [T] and, with attention, weights [T]: how much each piece depends on the source term.
     `fixed`: what must stay, in characters of the text.
     """
-    words, word_spans, of_pieces = split_into_words(list(pieces))
-    fractions = word_fractions(of_pieces, word_spans)  # [T W]
+    words, word_spans, fractions = split_into_words(list(pieces))  # the last: [T W]
 
     # The words that may be replaced
     usable = np.zeros(len(words), dtype=bool)

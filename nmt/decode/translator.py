@@ -23,7 +23,7 @@ from torch import Tensor
 from nmt.config.schema import DecodeConfig
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.tags import sentence_start
-from nmt.corpus.words import split_into_words, word_fractions
+from nmt.corpus.words import split_into_words
 from nmt.data.batches import Batch, batches_by_length, collate, pad
 from nmt.data.text_filter import Encoded, Protected, with_placeholders
 from nmt.data.tokenizer import EOS, PAD, Tokenizers
@@ -526,8 +526,7 @@ class Translator:
         """
         result: WordConfidences = []
         for record in records:
-            words, spans, of_pieces = split_into_words(record.target_pieces, tokenized)
-            fractions = word_fractions(of_pieces, spans)  # [T W]
+            words, _, fractions = split_into_words(record.target_pieces, tokenized)  # [T W]
             logs = word_log_probabilities(record.log_probabilities[:-1], fractions)
             confidences = self.calibration.confidences(logs).tolist()
             if translation.is_copied:
