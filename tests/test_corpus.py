@@ -32,6 +32,7 @@ from nmt.corpus import (
     write_sets,
 )
 from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.packed import PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.training_plan import OldText
 from nmt.corpus.write_sets import PairCounts
@@ -397,8 +398,9 @@ def test_each_pair_has_its_place_in_its_own_file(tmp_path):
     counts = PairCounts()
     places = []
     for number, size in enumerate(sizes):
-        origin = replace(sources.prefix_origin(data.train, data), place=f"file {number}")
-        counts.starts.append((len(places), origin))
+        origin = sources.prefix_origin(data.train, data)
+        file = PackedFile(Path(f"file {number}"))
+        counts.starts.append((len(places), replace(origin, sides=(file, file))))
         places += [f"file {number}:{line}" for line in range(1, size + 1)]
     assert [counts.location(number) for number in range(1, len(places) + 1)] == places
 

@@ -828,9 +828,6 @@ def test_the_report_says_what_came(tmp_path, caplog):
     (entry,) = train_report(folder)["origins"]
     assert (entry["origin"], entry["read"]) == (str(path), 400)
     assert entry["skipped"] == {"another number of columns": 1}
-    assert (
-        entry["files"][0]["bytes"] == path.stat().st_size and len(entry["files"][0]["sha256"]) == 64
-    )
     built = (folder / "train.de").stat().st_mtime_ns
     assert (
         build(tmp_path, str(path)) == folder and (folder / "train.de").stat().st_mtime_ns == built

@@ -20,7 +20,7 @@ from nmt.audit.profile import (
     without_capitals,
 )
 from nmt.config.schema import DataConfig
-from nmt.corpus.checks import SAMPLE, Pair, read_chunk, text_faults
+from nmt.corpus.checks import SAMPLE, Pair, chunk_lines, text_faults
 from nmt.corpus.filtering import SLACK
 from nmt.corpus.inspect.language import evidence
 from nmt.corpus.inspect.lines import (
@@ -28,7 +28,6 @@ from nmt.corpus.inspect.lines import (
     Lines,
     Words,
     is_in,
-    lines_of_pairs,
     mix,
     powers,
     scripts,
@@ -59,7 +58,7 @@ CHARACTERS = {
 }
 QUOTES = table_of(map(ord, '"“”„‟«»'))  # which come in pairs
 MIN_LETTERS = 5  # of a line whose script is judged
-WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
+
 # A line is partly untranslated with so many words of three letters or more from the other side,
 COPIED_WORDS = 2
 COPIED_SHARE = 0.5  # such a share of its words,
@@ -104,8 +103,8 @@ def bags(words: Words) -> np.ndarray:
 
 def sequences(words: Words) -> np.ndarray:
     """A hash of the words of each line in their order; 0 for a line without words."""
-    position = np.arange(len(words.line)) - (np.cumsum(words.count) - words.count)[words.line]
-    factors = powers(WORD_BASE, int(words.count.max(initial=0)))
+    position = np.arange(len(words.line)) - words.starts[words.line]
+    factors = powers(int(words.count.max(initial=0)))
     return line_sums(words, words.hash * factors[position])
 
 
@@ -115,8 +114,7 @@ def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 def line_sums(words: Words, values: np.ndarray) -> np.ndarray:
     running = np.concatenate(([np.uint64(0)], np.cumsum(values, dtype=np.uint64)))
-    ends = np.cumsum(words.count)
-    return running[ends] - running[ends - words.count]
+    return running[words.starts + words.count] - running[words.starts]
 
 
 class AuditedChunk(NamedTuple):
@@ -138,13 +136,11 @@ def inspect_chunk(
     Whether the sides translate each other is judged by the characters that entities stand for.
     """
     pairs = chunk.pairs[chunk.core]
-    source, target = lines_of_pairs(pairs)
-    as_read = read_chunk(chunk)
-    lines_as_read = source, target
-    if as_read is not chunk:
-        lines_as_read = lines_of_pairs(as_read.pairs[chunk.core])
+    (source, target), as_read, lines_as_read = chunk_lines(chunk)
     hashes = sequences(source.words), sequences(target.words)
     has_words = (source.words.count > 0) & (target.words.count > 0)
+    # The same in all processes, as these are forked
+    to_the_letter = np.array([hash(pair) for pair in pairs], np.int64).view(np.uint64)
     near = pair_hashes(bags(source.words), bags(target.words))
     is_blank = source.blank | target.blank
 
@@ -181,7 +177,7 @@ def inspect_chunk(
     return AuditedChunk(
         places,
         [block.moved(chunk.first - 1) for block in misaligned],
-        np.where(is_blank, np.uint64(0), pair_hashes(source.hashes, target.hashes)),
+        np.where(is_blank, np.uint64(0), to_the_letter),
         np.where(has_words, near, np.uint64(0)),
         hashes,
         texts,

@@ -86,8 +86,7 @@ def without_capitals(side: Lines) -> np.ndarray:
     """Which lines of MIN_CASED_WORDS words begin with a small letter and have no capital one."""
     words = side.words
     many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
-    firsts = np.minimum(np.cumsum(words.count) - words.count, len(words.kind))
-    first_kinds = np.append(words.kind, 0)[firsts]
+    first_kinds = np.append(words.kind, 0)[words.starts]
     return (side.capitals == 0) & many & (first_kinds == SMALL)
 
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.audit.faults import BOTH
 from nmt.corpus.checks import ENTITIES, SUBWORDS
-from nmt.corpus.origin import Origin
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 
@@ -77,13 +75,6 @@ class SetReport:
                 f"{self.unjudged:,} pairs could not be judged by the models, as blank or very long "
                 "ones"
             )
-
-
-def place(origin: Origin, number: int, side: int = BOTH) -> str:
-    """FILE:LINE, in the target's file for side 1; `FILE, pair N` where pairs are no lines."""
-    if origin.sides is None:
-        return f"{origin.place}, pair {number}"
-    return f"{origin.sides[side == 1]}:{number}"
 
 
 def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:

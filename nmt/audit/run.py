@@ -12,7 +12,7 @@ import re
 import shutil
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, compress, islice, zip_longest
@@ -31,7 +31,6 @@ from nmt.audit.report import (
     Fault,
     SetReport,
     page,
-    place,
 )
 from nmt.audit.translations import CHECKED, IMPROBABLE, SAMPLE_PAIRS, TranslationCheck
 from nmt.config.schema import DataConfig
@@ -128,9 +127,9 @@ def write_clean(
         for origin in sources.find_sets(data, root / "downloads")["train"]:
             for number, pair in enumerate(Reader(origin).pairs(), 1):
                 source, target = map(on_one_line, pair)
-                first = place(origin, number, 0)
+                first = origin.location(number, 0)
                 reasons: list[str] = []
-                for where in dict.fromkeys((first, place(origin, number, 1))):
+                for where in dict.fromkeys((first, origin.location(number, 1))):
                     reasons += faults.get(where, ())
                 if reasons:
                     rejected[reasons[0]] += 1
@@ -239,15 +238,14 @@ class Auditor:
 
         def locate(number: int) -> str:
             index = bisect_left(starts, number) - 1
-            return place(origins[index], number - starts[index])
+            return origins[index].location(number - starts[index])
 
         exact = np.concatenate([pair[0] for pair in hashes])
         near = np.concatenate([pair[1] for pair in hashes])
-        for kind, numbers in find_repeated(exact, near).items():
-            shown = []
-            for later, earlier in numbers[:, : self.examples].T.tolist():
-                shown.append({"place": locate(later), "remark": f"repeats {locate(earlier)}"})
-            self.add(report, kind, list(map(locate, numbers[0].tolist())), shown)
+        for kind, (later, earlier) in find_repeated(exact, near).items():
+            places = list(map(locate, later.tolist()))
+            shown = [f"repeats {locate(number)}" for number in earlier[: self.examples].tolist()]
+            self.add(report, kind, places, shown)
         return report
 
     def audit_origin(
@@ -267,14 +265,8 @@ class Auditor:
         parts = chunks(reader.pairs(), CHUNK)
         for audited in map_in_order(work, parts, usable_processors(), "audits"):
             for kind, pairs in audited.faults.items():
-                places = []
-                shown: list[dict[str, Any]] = []
-                for number, side in pairs:
-                    where = place(origin, number, side)
-                    places.append(where)
-                    if len(shown) < self.examples:
-                        texts = list(map(readable, audited.texts[number]))
-                        shown.append({"place": where, "texts": texts})
+                places = [origin.location(number, side) for number, side in pairs]
+                shown = [audited.texts[number] for number, _ in pairs[: self.examples]]
                 self.add(report, kind, places, shown)
             blocks += audited.misaligned
             hashes.append((audited.exact, audited.near))
@@ -284,9 +276,8 @@ class Auditor:
             bar.update(len(audited.exact))
         for block in merge(blocks):
             remark = f"to {block.last}, {block.size} pairs: {block.describe()}"
-            places = [place(origin, number) for number in range(block.first, block.last + 1)]
-            shown = [{"place": places[0], "remark": remark}]
-            self.add(report, MISALIGNED, places, shown, MOST_BLOCKS)
+            places = [origin.location(number) for number in range(block.first, block.last + 1)]
+            self.add(report, MISALIGNED, places, [remark], MOST_BLOCKS)
         self.add_origin(report, reader, profile, report.pairs - before)
 
     def check_translations(
@@ -299,10 +290,8 @@ class Auditor:
                 first = 1
                 while pairs := list(islice(remaining, CHECKED)):
                     rows, unjudged = check.judge(pairs)
-                    places = [place(origin, first + row) for row in rows]
-                    shown: list[dict[str, Any]] = []
-                    for row, where in islice(zip(rows, places, strict=True), self.examples):
-                        shown.append({"place": where, "texts": list(map(readable, pairs[row]))})
+                    places = [origin.location(first + row) for row in rows]
+                    shown = [pairs[row] for row in rows[: self.examples]]
                     self.add(report, IMPROBABLE, places, shown)
                     report.unjudged += unjudged
                     first += len(pairs)
@@ -313,17 +302,26 @@ class Auditor:
         report: SetReport,
         kind: str,
         places: list[str],
-        shown: list[dict[str, Any]],
+        shown: Sequence[Pair | str],
         least: int = 0,
     ) -> None:
-        """Count and write the pairs with a fault; at least `least` examples are kept."""
-        report.add(kind, len(places), shown, max(self.examples, least))
+        """Count and write the pairs with a fault; at least `least` examples are kept.
+
+        `shown`: the texts of the first pairs, or a remark about each.
+        """
+        examples: list[dict[str, Any]] = []
+        for where, content in zip(places, shown, strict=False):
+            if isinstance(content, str):
+                examples.append({"place": where, "remark": content})
+            else:
+                examples.append({"place": where, "texts": list(map(readable, content))})
+        report.add(kind, len(places), examples, max(self.examples, least))
         self.all_faults.writelines(f"{report.name}\t{kind}\t{place}\n" for place in places)
 
     def add_origin(self, report: SetReport, reader: Reader, profile: Profile, pairs: int) -> None:
         origin = reader.origin
         source, target = reader.lines
-        unmatched = place(origin, min(source, target) + 1, int(target > source))
+        unmatched = origin.location(min(source, target) + 1, int(target > source))
         entry = {"place": unmatched, "remark": f"{source:,} and {target:,} lines"}
         report.add(UNMATCHED, abs(source - target), [entry], self.examples)
         for reason, count in reader.skipped.items():
@@ -341,7 +339,7 @@ class Auditor:
         problem = describe_languages(sample, origin.languages or self.codes)
         if problem:
             about["problem"] = problem
-            entry = {"place": place(origin, 1), "remark": problem}
+            entry = {"place": origin.location(1), "remark": problem}
             report.add(OTHER_LANGUAGES, pairs, [entry], self.examples)
         report.origins.append(about)
 

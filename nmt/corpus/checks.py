@@ -132,16 +132,12 @@ class PairChecks:
 
     def inspect(self, chunk: Chunk) -> ChunkFaults:
         """The faults of a chunk; `prepare` comes first."""
-        pairs = chunk.pairs[chunk.core]
-        sources, targets = lines_of_pairs(pairs)
-        found = text_faults(sources)
-        for kind, lines in text_faults(targets).items():
+        as_written, as_read, lines_as_read = chunk_lines(chunk)
+        found = text_faults(as_written[0])
+        for kind, lines in text_faults(as_written[1]).items():
             found[kind] = found[kind] | lines
-        as_read = read_chunk(chunk)
-        if as_read is not chunk:
-            sources, targets = lines_of_pairs(as_read.pairs[chunk.core])
         if self.language is not None and self.learnt >= MIN_PAIRS:
-            source, target = in_other_language(self.language, sources, targets)
+            source, target = in_other_language(self.language, *lines_as_read)
             found["in the other language"] = source | target
             found[SWAPPED] = source & target
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
@@ -213,10 +209,16 @@ def without_entities(pairs: list[Pair]) -> list[Pair]:
     return [(read(source), read(target)) for source, target in pairs]
 
 
-def read_chunk(chunk: Chunk) -> Chunk:
-    """The chunk as a reader of its pairs sees it, without entities: `&#8217;` is no number."""
+def chunk_lines(chunk: Chunk) -> tuple[tuple[Lines, Lines], Chunk, tuple[Lines, Lines]]:
+    """The lines of a chunk; the chunk and its lines as a reader sees them, without entities.
+
+    Thus `&#8217;` is no number.
+    """
+    lines = lines_of_pairs(chunk.pairs[chunk.core])
     pairs = without_entities(chunk.pairs)
-    return chunk if pairs is chunk.pairs else replace(chunk, pairs=pairs)
+    if pairs is chunk.pairs:
+        return lines, chunk, lines
+    return lines, replace(chunk, pairs=pairs), lines_of_pairs(pairs[chunk.core])
 
 
 def text_faults(side: Lines) -> dict[str, np.ndarray]:

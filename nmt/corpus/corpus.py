@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.corpus import multi30k, phrasebook, sources
+from nmt.corpus import phrasebook, sources
 from nmt.corpus.checks import PairChecks
 from nmt.corpus.checksums import cached_digests
 from nmt.corpus.files import report_write_errors
 from nmt.corpus.filtering import HeldOutSentences
-from nmt.corpus.language_pairs import divide_tests, each_pair, is_multilingual
+from nmt.corpus.language_pairs import divide_tests, is_multilingual
 from nmt.corpus.link_files import find_link_files
 from nmt.corpus.origin import Origin
 from nmt.corpus.packed import PackedFile
@@ -58,16 +58,10 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
     What data.train and the others name is downloaded to that folder. Raises UserError.
     """
     groups = sources.set_names(data)
-    if data.kind == "multi30k":
-        names: list[str] = []
-        if not is_multilingual(data):  # else each language pair has some of the sets
-            names = list(chain(*groups.values()))
-        for pair in each_pair(data):
-            multi30k.check_sets(pair.source, pair.target, names)
-        return {"commit": multi30k.COMMIT}
-    if data.kind == "phrasebook":
-        phrasebook.check_sets(data, groups)
-        return {"phrasebook": phrasebook.phrasebook_digest()}
+    if data.kind != "files":
+        built_in = sources.BUILT_IN[data.kind]
+        built_in.check_sets(data, groups)
+        return {data.kind: built_in.digest()}
 
     check_mixture(data, len(groups["train"]))
     sets = sources.own_sets(data, groups, cache.parent / "downloads")
@@ -118,11 +112,10 @@ def build_corpus(
     `synthetic`: the folder of back-translations to train on as well.
     """
     with report_write_errors(folder):
-        cache = downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads)
         if old:
             sets = old.without_split(sets, data)
-        plan = prepare_training(data, sets, cache)
+        plan = prepare_training(data, sets, downloads.parent / "digests.json")
         sets = divide_tests(sets)
         if old:
             plan.add_old(old, data)
@@ -132,15 +125,6 @@ def build_corpus(
             plan.add_synthetic(synthetic, data)
             sets["train"] = plan.origins
         audit = write_all_sets(sets, plan, data, folder)
-
-        for name, origins in sets.items():
-            digests = file_digests(origins, cache)
-            for number, origin in enumerate(origins):
-                files = []
-                for path, digest in zip(origin.files, digests[number], strict=True):
-                    size = path.stat().st_size
-                    files.append({"name": path.name, "bytes": size, "sha256": digest})
-                audit[name]["origins"][number]["files"] = files
         if data.kind == "phrasebook":
             phrasebook.write_links(data, sources.set_names(data), folder)
         written = chain(*(entry["sha256"].values() for entry in audit.values()))

@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import product
 
 from nmt.config.schema import DataConfig
-from nmt.corpus.languages import MOST_SHOWN, base_code, choose_language
+from nmt.corpus.languages import base_code, choose_language
 from nmt.corpus.origin import Origin
+from nmt.corpus.tables import listed
 from nmt.corpus.tags import OPUS_TAG, language_tag, leading_tags
 from nmt.errors import UserError
 
@@ -139,7 +140,4 @@ def choose_pair(
 
 
 def describe_pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    shown = list(map(" to ".join, pairs[:MOST_SHOWN]))
-    if len(pairs) > MOST_SHOWN:
-        shown.append("…")
-    return ", ".join(shown)
+    return listed(list(map(" to ".join, pairs)))

@@ -39,13 +39,23 @@ for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").split
 logger = logging.getLogger("nmt")
 
 
-def check_sets(source: str, target: str, names: list[str]) -> None:
-    """Raise UserError unless every named set exists in both languages."""
-    for language in (source, target):
-        choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
-    possible = dict.fromkeys(possible_sets(source, target))
-    for name in names:
-        choose(f"Multi30k set for {source}-{target}", name, possible)
+def digest() -> str:
+    """What its text depends on."""
+    return COMMIT
+
+
+def check_sets(data: DataConfig, groups: dict[str, list[str]]) -> None:
+    """Raise UserError for languages or sets that Multi30k does not have.
+
+    With several language pairs, each has some of the sets.
+    """
+    for pair in each_pair(data):
+        for language in (pair.source, pair.target):
+            choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
+        possible = dict.fromkeys(possible_sets(pair.source, pair.target))
+        for name in chain(*groups.values()):
+            if not is_multilingual(data):
+                choose(f"Multi30k set for {pair.source}-{pair.target}", name, possible)
 
 
 def possible_sets(source: str, target: str) -> list[str]:
@@ -59,17 +69,12 @@ def possible_sets(source: str, target: str) -> list[str]:
 def find_sets(
     data: DataConfig, groups: dict[str, list[str]], downloads: Path
 ) -> dict[str, list[Origin]]:
-    """The origins of sets of Multi30k; with several language pairs, those that each pair has.
-
-    Raises UserError.
-    """
+    """The origins of sets of Multi30k, of each language pair that has them. Raises UserError."""
     names = list(dict.fromkeys(chain(*groups.values())))
     sets: dict[str, list[Origin]] = {name: [] for name in groups}
     for pair in each_pair(data):
-        wanted = names
-        if is_multilingual(data):
-            possible = possible_sets(pair.source, pair.target)
-            wanted = [name for name in names if name in possible]
+        possible = possible_sets(pair.source, pair.target)
+        wanted = [name for name in names if name in possible]
         files = download_sets(pair, wanted, downloads)
         for name, group in groups.items():
             for part in group:
@@ -86,7 +91,7 @@ def download_sets(
 
     Raises UserError.
     """
-    check_sets(data.source, data.target, names)
+
     has_hub = {data.source, data.target} == {"de", "en"}
     sets = {}
     for name in names:

@@ -54,6 +54,12 @@ class Origin:
         file = self.sides[0] if self.sides else self.table
         return file.count_lines() if file else None
 
+    def location(self, number: int, side: int = 0) -> str:
+        """FILE:LINE, in the target's file for side 1; `FILE, pair N` where pairs are no lines."""
+        if self.sides is None:
+            return f"{self.place}, pair {number}"
+        return f"{self.sides[side == 1]}:{number}"
+
     def pairs_with_progress(self, skipped: Skipped) -> Iterator[Pair]:
         """The pairs, while a bar shows how many of them have been read."""
         with Progress(self.count(), "pair", f"reading {self.word}") as bar:

@@ -4,10 +4,10 @@ data/phrasebook/README.md says how it was made.
 """
 
 import hashlib
-import re
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
+from nmt.corpus.links import parse_links
 from nmt.corpus.origin import Origin, plain_origin
 from nmt.corpus.parallel_text import read_lines
 from nmt.errors import UserError
@@ -23,7 +23,7 @@ def phrasebook_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "data" / "phrasebook"
 
 
-def phrasebook_digest() -> str:
+def digest() -> str:
     """The sha256 of all files."""
     digest = hashlib.sha256()
     for path in sorted(phrasebook_folder().glob("*.bz2")):
@@ -46,8 +46,8 @@ def check_sets(data: DataConfig, groups: Groups) -> None:
                 )
 
 
-def find_sets(data: DataConfig, groups: Groups) -> dict[str, list[Origin]]:
-    """The origins of the sets."""
+def find_sets(data: DataConfig, groups: Groups, downloads: Path) -> dict[str, list[Origin]]:
+    """The origins of the sets; nothing is downloaded."""
     folder = phrasebook_folder()
     sets: dict[str, list[Origin]] = {name: [] for name in groups}
     for name, parts in groups.items():
@@ -74,7 +74,8 @@ def write_links(data: DataConfig, groups: Groups, corpus: Path) -> None:
 
 def swap_sides(line: str) -> str:
     """A Pharaoh line with source and target exchanged, sorted again."""
+    sure, possible = parse_links(line, reverse=True)
     links = []
-    for left, mark, right in re.findall(r"(\d+)([-p])(\d+)", line):
-        links.append((int(right), int(left), mark))
-    return " ".join(f"{left}{mark}{right}" for left, right, mark in sorted(links))
+    for left, right in sorted(possible):
+        links.append(f"{left}{'-' if (left, right) in sure else 'p'}{right}")
+    return " ".join(links)

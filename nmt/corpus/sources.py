@@ -61,6 +61,7 @@ DOWNLOADS: dict[str, Callable[[str, DataConfig, Path], Fetch]] = {
     "hub:": hub.find_data_set,
 }
 ENDINGS = (*READERS, ".zip")
+BUILT_IN: dict[str, Any] = {"phrasebook": phrasebook, "multi30k": multi30k}  # by data.kind
 
 
 def set_names(data: DataConfig) -> dict[str, list[str]]:
@@ -124,9 +125,9 @@ def find_sets(data: DataConfig, downloads: Path) -> dict[str, list[Origin]]:
     groups = set_names(data)
     if data.kind == "files":
         return own_sets(data, groups, downloads)
-    if data.kind == "phrasebook":
-        return phrasebook.find_sets(data, groups)
-    return multi30k.find_sets(data, groups, downloads)
+    built_in = BUILT_IN[data.kind]
+    built_in.check_sets(data, groups)
+    return built_in.find_sets(data, groups, downloads)
 
 
 def own_sets(

@@ -12,7 +12,7 @@ in another language says nothing about the target.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from nmt.corpus.tables import (
     warn_once,
     without_quotes,
 )
-from nmt.corpus.translation_memory import XML_LANG, events, local_name, normal_code
+from nmt.corpus.translation_memory import XML_LANG, events, in_language, local_name, normal_code
 from nmt.errors import UserError, printable
 
 CONCEPTS = {"termEntry", "conceptEntry"}  # of TBX 2 and 3
@@ -225,12 +225,14 @@ def tbx_lines(path: Path, source: str, target: str) -> list[str]:
     number = 0
     without = 0
     forbidden = 0
-    for concept in concepts(PackedFile(path)):
+    for event, concept in events(PackedFile(path), CONCEPTS):
+        if event == "start" or local_name(concept) not in CONCEPTS:
+            continue
         terms = terms_of(concept)
         languages |= terms.keys()
-        of_source = in_language(terms, source)
+        of_source = in_language(terms, source) or []
         of_target = []
-        for term in in_language(terms, target):
+        for term in in_language(terms, target) or []:
             if term.is_written:
                 of_target.append(term.text)
             else:
@@ -251,30 +253,6 @@ def tbx_lines(path: Path, source: str, target: str) -> list[str]:
     if without:
         warn_once(f"{path}: {without:,} concepts have no terms in both {source} and {target}.")
     return merged(pairs)
-
-
-def in_language(terms: dict[str, list[Term]], language: str) -> list[Term]:
-    """The terms with the very code, else those in the same language."""
-    codes = same_language(normal_code(language), terms)
-    return terms[codes[0]] if codes else []
-
-
-def concepts(file: PackedFile) -> Iterator[Element]:
-    """The concepts of a TBX; raises UserError for damage."""
-    path: list[Element] = []
-    inside = 0
-    for event, element in events(file):
-        is_concept = local_name(element) in CONCEPTS
-        if event == "start":
-            path.append(element)
-            inside += is_concept
-            continue
-        path.pop()
-        if is_concept:
-            inside -= 1
-            yield element
-        if path and not inside:
-            path[-1].clear()  # memory does not grow with the file
 
 
 def terms_of(concept: Element) -> dict[str, list[Term]]:

@@ -12,10 +12,10 @@ the next one not.
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from nmt.config.schema import DataConfig
@@ -43,6 +43,7 @@ XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 GETTEXT_HEADER = "x-gettext-domain-header"  # the `restype` of a unit that is no message of its PO
 NO_PAIR = "unit without both languages"
 NOT_REVIEWED = "unit that is marked for review"
+Content = TypeVar("Content")
 NEEDS_REVIEW = re.compile(r"new|initial|(nmt:)?needs-.*")
 
 
@@ -67,8 +68,8 @@ def read_units(
         attributes = UNITS[local_name(unit)]
         for texts in segment_texts(unit, codes) or [unit_texts(unit, codes)]:
             seen.update(texts.keys())
-            source = find_language(texts, data.source)
-            target = find_language(texts, data.target)
+            source = in_language(texts, data.source)
+            target = in_language(texts, data.target)
             if source is None or target is None:
                 skipped[NO_PAIR] += 1
             else:
@@ -97,19 +98,14 @@ def is_reviewed(unit: Element) -> bool:
 def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
     """The units, each with the source and target language of its XLIFF file; raises UserError."""
     codes = ["", ""]
-    is_open = False  # whether a unit has begun
-    path: list[Element] = []
-    for event, element in events(file):
+    for event, element in events(file, UNITS):
         name = local_name(element)
         if event == "start":
-            path.append(element)
-            is_open = is_open or name in UNITS
             if "source-language" in element.attrib:  # XLIFF 1.2
                 codes = [element.get("source-language", ""), element.get("target-language", "")]
             if "srcLang" in element.attrib:  # XLIFF 2
                 codes = [element.get("srcLang", ""), element.get("trgLang", "")]
             continue
-        path.pop()
         is_break = not BREAKS.isdisjoint(element.attrib.items())
         if name in CODES:
             is_break = is_break or BREAK_TAG.fullmatch("".join(element.itertext())) is not None
@@ -119,14 +115,31 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
         if is_break:
             element.text = "\n" + (element.text or "")
         if name in UNITS:
-            is_open = False
             yield element, codes
-        if path and not is_open:
+
+
+def events(file: PackedFile, whole: Collection[str]) -> Iterator[tuple[str, Element]]:
+    """The beginning and the end of each element; raises UserError for damage.
+
+    At their ends, only elements with a name in `whole` and those inside them have all content.
+    """
+    path: list[Element] = []
+    inside = 0
+    for event, element in all_events(file):
+        is_whole = local_name(element) in whole
+        if event == "start":
+            path.append(element)
+            inside += is_whole
+            yield event, element
+            continue
+        yield event, element
+        path.pop()
+        inside -= is_whole
+        if path and not inside:
             path[-1].clear()  # memory does not grow with the file
 
 
-def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
-    """The beginning and the end of each element; raises UserError for damage."""
+def all_events(file: PackedFile) -> Iterator[tuple[str, Element]]:
     parser: Any = XMLPullParser(("start", "end"))
     try:
         for block in allowed_blocks(file):
@@ -229,10 +242,10 @@ def text_of(element: Element) -> str:
     return SPACE.sub(" ", "".join(element.itertext())).strip(" ")
 
 
-def find_language(texts: dict[str, str], language: str) -> str | None:
-    """The text with the very code, else the first in the same language (de-AT for de, deu_Latn)."""
-    codes = same_language(normal_code(language), texts)
-    return texts[codes[0]] if codes else None
+def in_language(contents: dict[str, Content], language: str) -> Content | None:
+    """What has the very code, else the first in the same language (de-AT for de, deu_Latn)."""
+    codes = same_language(normal_code(language), contents)
+    return contents[codes[0]] if codes else None
 
 
 def local_name(element: Element) -> str:

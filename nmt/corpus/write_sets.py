@@ -97,8 +97,7 @@ class PairCounts:
     def location(self, number: int) -> str:
         """FILE:LINE of pair `number`, from 1; `FILE, pair N` where pairs are no lines."""
         before, origin = next(start for start in reversed(self.starts) if start[0] < number)
-        separator = ":" if origin.sides else ", pair "
-        return f"{origin.place}{separator}{number - before}"
+        return origin.location(number - before)
 
     def report_entry(self, checks: PairChecks, writer: "SetWriter") -> dict[str, Any]:
         """The set's entry in report.json, with what the checks of all pairs have found."""
@@ -107,7 +106,7 @@ class PairCounts:
         for kind, fault in checks.faults.items():
             if kind != SWAPPED:
                 self.count(kind, fault.first, fault.pairs)
-        entry: dict[str, Any] = {"from": [origin.place for _, origin in self.starts]}
+        entry: dict[str, Any] = {}
         for name in ("read", "kept", "dropped", "counted", "examples", "warnings", "origins"):
             entry[name] = getattr(self, name)
         entry["sha256"] = {code: file.digest.hexdigest() for code, file in writer.files.items()}

@@ -48,14 +48,14 @@ def kinds() -> np.ndarray:
 
 
 @lru_cache
-def small_letters() -> np.ndarray:
-    """The small letter of each character [SIZE], itself where it has none."""
+def letter_hashes() -> np.ndarray:
+    """The hash of the small letter of each character [SIZE], of itself where it has none."""
     table = np.arange(SIZE, dtype=np.uint32)
     for code in np.flatnonzero(kinds() == CAPITAL).tolist():
         small = chr(code).lower()
         if len(small) == 1:
             table[code] = ord(small)
-    return table
+    return mix(table)
 
 
 @lru_cache
@@ -96,14 +96,9 @@ def mix(values: np.ndarray) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-@lru_cache
-def character_hashes() -> np.ndarray:
-    return mix(np.arange(SIZE))
-
-
-def powers(base: np.uint64, count: int) -> np.ndarray:
-    """base⁰, base¹, base² … modulo 2⁶⁴."""
-    return np.power(base, np.arange(count, dtype=np.uint64))
+def powers(count: int) -> np.ndarray:
+    """BASE⁰, BASE¹, BASE² … modulo 2⁶⁴."""
+    return np.power(BASE, np.arange(count, dtype=np.uint64))
 
 
 def is_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -160,13 +155,6 @@ class Lines:
     def words(self) -> "Words":
         return Words(self)
 
-    @cached_property
-    def hashes(self) -> np.ndarray:
-        """A hash of each line, to the letter."""
-        position = np.arange(len(self.codes)) - np.repeat(self.starts, self.lengths + 1)
-        factors = powers(BASE, int(self.lengths.max(initial=0)) + 1)
-        return mix(self.sums(character_hashes()[self.codes] * factors[position]))
-
     def own_words(self, other: "Lines") -> np.ndarray:
         """Which words, apart from numbers, the other side's line does not have.
 
@@ -213,13 +201,14 @@ class Words:
         self.length = np.diff(np.append(begins, len(where)))
         self.line = np.searchsorted(lines.ends, np.flatnonzero(firsts))
         position = np.arange(len(where)) - np.repeat(begins, self.length)
-        factors = powers(BASE, int(self.length.max(initial=0)) + 1)
-        letters = character_hashes()[small_letters()[lines.codes[where]]] * factors[position]
+        factors = powers(int(self.length.max(initial=0)))
+        letters = letter_hashes()[lines.codes[where]] * factors[position]
         self.hash = mix(np.add.reduceat(letters, begins)) if len(begins) else np.zeros(0, np.uint64)
         self.kind = lines.kinds[firsts]
         self.digit = self.kind == DIGIT
         self.lines = lines.count
         self.count = np.bincount(self.line, minlength=lines.count)
+        self.starts = np.cumsum(self.count) - self.count  # the number of each line's first word
 
     def lines_with(self, chosen: np.ndarray) -> np.ndarray:
         """How many of the chosen words each line has."""
