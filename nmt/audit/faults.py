@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.audit.profile import (
     MIN_CASED_WORDS,
+    TOKENIZED,
     Profile,
     has_spaced_punctuation,
     has_tags,
@@ -27,6 +28,7 @@ from nmt.corpus.inspect.lines import (
     SMALL,
     Lines,
     Words,
+    characters_like,
     is_in,
     mix,
     powers,
@@ -40,6 +42,7 @@ from nmt.corpus.inspect.misaligned_blocks import (
     chunks,
     find_misaligned_blocks,
 )
+from nmt.corpus.normalization import SPACES
 
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
@@ -53,8 +56,7 @@ CHARACTERS = {
     # Tab, carriage return, soft hyphen, zero-width space, marks of direction, ends of lines and
     # paragraphs, joiner.
     "invisible characters": table_of([9, 13, 0xAD, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060]),
-    # No-break, ogham, typographic and ideographic spaces.
-    "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
+    "unusual spaces": characters_like(SPACES),
 }
 QUOTES = table_of(map(ord, '"“”„‟«»'))  # which come in pairs
 MIN_LETTERS = 5  # of a line whose script is judged
@@ -209,16 +211,17 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
     faults["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
     if profile.pairs < MIN_PAIRS:
         return faults
-    for kind in profile.processed[number]:
+    usual = profile.sides[number]
+    for kind in usual.habits & faults.keys():
         del faults[kind]
-    faults["another script"] = other_script(side, profile.scripts[number])
+    faults["another script"] = other_script(side, usual.scripts)
     if not profile.tagged:
         faults["tags"] = has_tags(side)
-    if not profile.shouted[number]:
+    if not usual.shouted:
         faults["all in capitals"] = in_capitals(side)
-    if not profile.spaced[number]:
+    if TOKENIZED not in usual.habits:
         faults["looks tokenized"] = has_spaced_punctuation(side)
-    if profile.capitals[number]:
+    if usual.capitals:
         faults["no capital letters"] = without_capitals(side)
     return faults
 

@@ -5,7 +5,7 @@ a tenth of faulty pairs does not change what is usual.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,9 @@ from nmt.corpus.inspect.lines import (
 )
 from nmt.corpus.inspect.misaligned_blocks import length_moments, robust
 
+# Names of habits, beside ENTITIES and SUBWORDS
+TOKENIZED = "tokenized text"
+SMALL_LETTERS = "small letters alone"
 SAMPLE = 20_000  # pairs
 SEEN_OFTEN = 0.05  # share of the pairs; tags, or capitals alone, in more pairs are usual
 HABIT = 0.8  # share of the lines with a habit that is usual
@@ -133,20 +136,43 @@ def learn_language(side: Lines) -> Language:
 
 
 @dataclass
+class SideProfile:
+    """How one side is usually written."""
+
+    scripts: np.ndarray  # a boolean for each number of a script
+    capitals: bool  # lines have capital letters
+    shouted: bool  # lines are in capitals, as is the other side if its script has them
+    habits: set[str]  # how most of it is written, by the names in nmt/audit/report.py
+
+
+def learn_side(side: Lines, other: Lines, as_written: Lines) -> SideProfile:
+    """The profile of the lines of a side; `as_written`: these lines with their entities."""
+    habits = set()
+    least = HABIT
+    if share(has_spaced_punctuation(side)) > 0.3:
+        habits.add(TOKENIZED)
+        least = SEEN_OFTEN  # of what else a tokenizer has written
+    if share((side.small > 0) & (side.capitals == 0)) > 0.5:
+        habits.add(SMALL_LETTERS)
+    faults = text_faults(as_written)
+    habits |= {kind for kind in (ENTITIES, SUBWORDS) if share(faults[kind]) > least}
+    return SideProfile(
+        scripts=usual_scripts(side),
+        capitals=share(side.capitals > 0) > HABIT,
+        shouted=share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN,
+        habits=habits,
+    )
+
+
+@dataclass
 class Profile:
     """What is usual; of two values the first is the source's."""
 
     pairs: int
     center: float  # median of the length differences
     spread: float  # their robust standard deviation
-    scripts: tuple[np.ndarray, np.ndarray]  # a boolean for each number of a script
-    capitals: tuple[bool, bool]  # lines have capital letters
-    few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
     tagged: bool  # pairs have tags of HTML on both sides
-    shouted: tuple[bool, bool]  # lines are in capitals, as is the other side if its script has them
-    spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
-    # ENTITIES and SUBWORDS, where a program has written the text so
-    processed: tuple[set[str], set[str]]
+    sides: tuple[SideProfile, SideProfile]
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
     moments: np.ndarray  # of log lengths: means, standard deviations [2 2], correlation in [2 0]
@@ -194,39 +220,22 @@ def length_difference(source: Lines, target: Lines) -> np.ndarray:
     return np.sqrt(target.lengths + SLACK) - np.sqrt(source.lengths + SLACK)
 
 
-def processed(side: Lines, is_spaced: bool) -> set[str]:
-    """The kinds of faults that most lines have; fewer are enough if the text is tokenized."""
-    faults = text_faults(side)
-    usual = SEEN_OFTEN if is_spaced else HABIT
-    return {kind for kind in (ENTITIES, SUBWORDS) if share(faults[kind]) > usual}
-
-
 def learn_profile(pairs: Sequence[Pair]) -> Profile:
     """The profile of a sample of pairs, with the characters that entities stand for."""
     source, target = lines_of_pairs(without_entities(list(pairs)))
     as_written = lines_of_pairs(pairs)
     kept = ~(source.blank | target.blank)
     center, spread = robust(length_difference(source, target)[kept] if kept.any() else np.zeros(1))
-    languages = learn_language(source), learn_language(target)
-
-    def both(test: Callable[[Lines, Lines], bool]) -> tuple[bool, bool]:
-        return test(source, target), test(target, source)
-
-    spaced = both(lambda side, _: share(has_spaced_punctuation(side)) > 0.3)
     return Profile(
         pairs=source.count,
         center=center,
         spread=max(spread, 0.3),
-        scripts=(usual_scripts(source), usual_scripts(target)),
-        capitals=both(lambda side, _: share(side.capitals > 0) > HABIT),
-        few_capitals=both(lambda side, _: share((side.small > 0) & (side.capitals == 0)) > 0.5),
         tagged=share(has_tags(source) & has_tags(target)) > SEEN_OFTEN,
-        shouted=both(
-            lambda side, other: share(in_capitals(side) & (other.small == 0)) > SEEN_OFTEN
+        sides=(
+            learn_side(source, target, as_written[0]),
+            learn_side(target, source, as_written[1]),
         ),
-        spaced=spaced,
-        processed=(processed(as_written[0], spaced[0]), processed(as_written[1], spaced[1])),
-        languages=languages,
+        languages=(learn_language(source), learn_language(target)),
         language=log_likelihood_ratio(source, target),
         moments=length_moments(source, target),
     )

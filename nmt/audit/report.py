@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt.audit.profile import SMALL_LETTERS, TOKENIZED
 from nmt.corpus.checks import ENTITIES, SUBWORDS
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 
 OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
-TOKENIZED = "tokenized text"
-SMALL_LETTERS = "small letters alone"
+
 # How a whole text is written, and what to do about it
 HABITS = {
     TOKENIZED: "detokenize it, as Moses does, or translate tokenized text",

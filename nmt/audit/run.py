@@ -24,9 +24,8 @@ import numpy as np
 from nmt.audit.faults import CHUNK, HeldOutHashes, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import (
+    HABITS,
     OTHER_LANGUAGES,
-    SMALL_LETTERS,
-    TOKENIZED,
     UNMATCHED,
     Fault,
     SetReport,
@@ -35,7 +34,7 @@ from nmt.audit.report import (
 from nmt.audit.translations import CHECKED, IMPROBABLE, SAMPLE_PAIRS, TranslationCheck
 from nmt.config.schema import DataConfig
 from nmt.corpus import corpus, sources
-from nmt.corpus.checks import ENTITIES, SUBWORDS, Pair
+from nmt.corpus.checks import Pair
 from nmt.corpus.checksums import read_json, write_json
 from nmt.corpus.files import atomic_folder, open_atomic
 from nmt.corpus.inspect.language import describe_languages
@@ -329,10 +328,8 @@ class Auditor:
             report.add(f"no pair: {reason}", count, [entry], self.examples)
 
         about: dict[str, Any] = {"origin": origin.word, "pairs": pairs}
-        habits = {TOKENIZED: profile.spaced, SMALL_LETTERS: profile.few_capitals}
-        for kind in (ENTITIES, SUBWORDS):
-            habits[kind] = kind in profile.processed[0], kind in profile.processed[1]
-        for habit, of_sides in habits.items():
+        for habit in HABITS:
+            of_sides = [habit in side.habits for side in profile.sides]
             if any(of_sides):
                 about[habit] = " and ".join(compress(("source", "target"), of_sides))
         sample = list(islice(Reader(origin).pairs(), LANGUAGE_SAMPLE))

@@ -78,7 +78,12 @@ def single_words() -> np.ndarray:
 
     Its script has no spaces between words.
     """
-    return table_of(code for code in range(SIZE) if SPACELESS.match(chr(code)))
+    return characters_like(SPACELESS)
+
+
+def characters_like(pattern: re.Pattern[str]) -> np.ndarray:
+    """Whether each character [SIZE] is like a pattern."""
+    return table_of(code for code in range(SIZE) if pattern.match(chr(code)))
 
 
 def table_of(characters: Iterable[int]) -> np.ndarray:
