@@ -10,12 +10,10 @@ import random
 import shutil
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 import pytest
 
@@ -97,26 +95,6 @@ def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 def sentence(who: str, does: str, what: str, where: str) -> str:
     return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
-
-
-def tmx(sentence_pairs: Iterable[Sequence[str]], codes: Sequence[str] = ("de", "en")) -> str:
-    """A translation memory of these pairs."""
-    units = []
-    for pair in sentence_pairs:
-        sides = []
-        for code, text in zip(codes, pair, strict=True):
-            sides.append(f'<tuv xml:lang="{code}"><seg>{escape(text)}</seg></tuv>')
-        units.append(f"<tu>{''.join(sides)}</tu>")
-    return f'<tmx version="1.4"><body>{"".join(units)}</body></tmx>'
-
-
-def zipped(members: Mapping[str, str | bytes]) -> bytes:
-    """An archive with these files."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-    return content.getvalue()
 
 
 def write_pairs(folder: Path, name: str, sentence_pairs: list[tuple[str, str]]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import pairs, read_set, refused_with, train_report, zipped
+from corpora import pairs, read_set, refused_with, train_report
+from pair_files import zipped
 from servers import Handler, serving
 from test_sources import build
 
@@ -103,10 +104,8 @@ def test_what_does_not_pass_is_one_sentence(server, tmp_path, fault, tries, part
 
 
 def archive(sentences: list[tuple[str, str]], **more: str) -> bytes:
-    sides = {}
-    for side, code in enumerate(("de", "en")):
-        sides[f"Tatoeba.de-en.{code}"] = "".join(pair[side] + "\n" for pair in sentences)
-    return zipped(sides | more)
+    german, english = ("\n".join(side) + "\n" for side in zip(*sentences, strict=True))
+    return zipped({"Tatoeba.de-en.de": german, "Tatoeba.de-en.en": english, **more})
 
 
 def test_opus(server, tmp_path, monkeypatch):

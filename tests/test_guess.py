@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from corpora import files_config, pairs, run_command, tmx, write_pairs, zipped
+from corpora import files_config, pairs, run_command, write_pairs
+from pair_files import tmx_of, zipped
 from pyarrow import parquet
 
 from nmt.corpus.guess import as_words, with_file
@@ -34,7 +35,7 @@ def objects(of_pair) -> str:
 DE, EN = zip(*PAIRS, strict=True)
 DE_EN = ["data.source=de", "data.target=en"]
 FILES = {
-    "a.tmx": lambda path: path.write_text(tmx(PAIRS, ("de-AT", "en-GB"))),
+    "a.tmx": lambda path: path.write_text(tmx_of(PAIRS, ("de-AT", "en-GB"))),
     "b.tsv": lambda path: table(path, []),
     "c.csv": lambda path: table(path, ["id", "de", "en"], ";"),
     "d.csv": lambda path: table(path, ["id", "source", "target"], ","),
@@ -48,7 +49,7 @@ FILES = {
     "h.zip": lambda path: path.write_bytes(
         zipped({"README": "de and en", "x.de": "\n".join(DE), "x.en": "\n".join(EN)})
     ),
-    "i.zip": lambda path: path.write_bytes(zipped({"about.txt": "", "x.tmx": tmx(PAIRS)})),
+    "i.zip": lambda path: path.write_bytes(zipped({"about.txt": "", "x.tmx": tmx_of(PAIRS)})),
 }
 
 
@@ -226,7 +227,7 @@ def test_each_file_of_a_mixture_has_its_own_columns(tmp_path):
     decides their order."""
     paths = [tmp_path / name for name in ("a.csv", "b.tmx", "c.tsv", "d.jsonl")]
     table(paths[0], ["id", "Allemand", "Anglais"], ";")
-    paths[1].write_text(tmx(PAIRS, ("de-AT", "en-GB")))
+    paths[1].write_text(tmx_of(PAIRS, ("de-AT", "en-GB")))
     paths[2].write_text("".join(f"{en}\t7\t{de}\n" for de, en in PAIRS))
     paths[3].write_text(objects(lambda de, en: {"translation": {"en": en, "de": de}}))
     for words in ([f"data.train=[{','.join(map(str, paths))}]"], list(map(str, paths))):
@@ -302,7 +303,7 @@ def test_a_file_that_is_there_may_have_any_sign_in_its_name(words, tmp_path, cap
 @pytest.mark.parametrize("name", ["a.tmx", "a.xlf"])
 def test_xml_states_its_encoding_itself(name, tmp_path):
     """It is not decoded before its declaration is read."""
-    text = tmx(PAIRS)
+    text = tmx_of(PAIRS)
     if name == "a.xlf":
         units = "<unit><segment><source>Hund</source><target>dog</target></segment></unit>" * 2
         text = f'<xliff version="2.0" srcLang="de" trgLang="en"><file>{units}</file></xliff>'
@@ -315,7 +316,7 @@ def test_xml_states_its_encoding_itself(name, tmp_path):
 def test_a_memory_of_several_languages_tells_which_are_not_read(tmp_path, caplog):
     path = tmp_path / "a.tmx"
     french = '<tuv xml:lang="fr"><seg>Oui</seg></tuv>'
-    path.write_text(tmx(PAIRS).replace("</tu>", f"{french}</tu>", 1))
+    path.write_text(tmx_of(PAIRS).replace("</tu>", f"{french}</tu>", 1))
     assert with_file([str(path)])[2:] == DE_EN
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert " also has fr;" in warning.message
@@ -323,7 +324,7 @@ def test_a_memory_of_several_languages_tells_which_are_not_read(tmp_path, caplog
 
 def test_what_is_given_is_not_guessed(tmp_path):
     path = tmp_path / "a.tmx"
-    path.write_text(tmx(PAIRS))
+    path.write_text(tmx_of(PAIRS))
     words = with_file(["data.source=en", str(path), "data.target=de"])
     assert words == ["data=files", f"data.train={path}", "data.source=en", "data.target=de"]
     assert with_file(["model=transformer", "other"]) == ["model=transformer", "other"]

@@ -1,11 +1,11 @@
 """Codes of languages in any form mean the same wherever they are read."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from corpora import files_config
+from pair_files import objects, tmx, unit
 
 from nmt.corpus.encoding import find_encoding
 from nmt.corpus.inspect.language import describe_languages, language_of_text, script_of
@@ -86,16 +86,11 @@ def test_scripts_without_spaces_are_not_13a(codes, tokenizer):
     } == {"13a"}
 
 
-UNIT = (
-    '<tu><tuv xml:lang="de-DE"><seg>Hund {0}</seg></tuv><tuv xml:lang="en-US"><seg>dog '
-    "{0}</seg></tuv></tu>"
-)
 FILES = {
-    "a.tmx": f'<tmx version="1.4"><body>{UNIT.format(1)}{UNIT.format(2)}</body></tmx>',
+    "a.tmx": tmx(*(unit("de-DE", f"Hund {n}", "en-US", f"dog {n}") for n in (1, 2))),
     "a.csv": "id,de-DE,eng\n1,Hund 1,dog 1\n2,Hund 2,dog 2\n",
-    "a.jsonl": "".join(
-        json.dumps({"translation": {"deu": f"Hund {n}", "en_US": f"dog {n}"}}) + "\n"
-        for n in (1, 2)
+    "a.jsonl": objects(
+        *({"translation": {"deu": f"Hund {n}", "en_US": f"dog {n}"}} for n in (1, 2))
     ),
 }
 

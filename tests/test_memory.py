@@ -8,11 +8,12 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 
 import pytest
-from corpora import Trained, run_command, tmx
+from corpora import Trained, run_command
 from documents import translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packages import field, run
+from pair_files import tmx_of
 from test_packages import word as word_file
 from test_packages import word_text
 
@@ -248,7 +249,7 @@ def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
     ("source", "target"), [("de-DE", "en-US"), ("de_AT", "en"), ("DE", "en-gb")]
 )
 def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
-    (tmp_path / "a.tmx").write_text(tmx([("Ein Hund", "A dog")], (source, target)))
+    (tmp_path / "a.tmx").write_text(tmx_of([("Ein Hund", "A dog")], (source, target)))
     assert TranslationMemory.open(tmp_path / "a.tmx", DATA, unlike_pairs).targets == {
         "Ein Hund": "A dog"
     }
@@ -291,7 +292,7 @@ def test_the_command(trained: Trained, capfd, tmp_path):
     unit = ("Ein Junge malt.", "He is here.")
     (tmp_path / "a.txt").write_text("Ein Junge malt.\n\nEine Frau malt.\n")
     for name, language in (("en.tmx", "en"), ("fr.tmx", "fr"), ("en.doc", "en")):
-        (tmp_path / name).write_text(tmx([unit], ("de", language)))
+        (tmp_path / name).write_text(tmx_of([unit], ("de", language)))
 
     def translate(memory: str):
         files = ["--document", str(tmp_path / "a.txt"), "--memory", str(tmp_path / memory)]

@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import last_of_each_key, pairs, run_command, small, tmx, write_pairs
+from corpora import last_of_each_key, pairs, run_command, small, write_pairs
+from pair_files import tmx, unit
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report
@@ -86,15 +87,11 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
 
 def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
     """Each pair of languages has half of them."""
-    units = ""
+    units = []
     for number, (german, english) in enumerate(pairs(120)):
         other = ("de", german) if number % 2 else ("fr", german.upper())
-        for language, text in (other, ("en", english)):
-            units += "<tu>" * (language != "en")
-            units += f'<tuv xml:lang="{language}"><seg>{text}</seg></tuv>'
-        units += "</tu>"
-    text = f'<tmx version="1.4"><body>{units}</body></tmx>'
-    (tmp_path / "all.tmx").write_text(text, encoding="utf-8")
+        units.append(unit(*other, "en", english))
+    (tmp_path / "all.tmx").write_text(tmx(*units), encoding="utf-8")
     words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
     words += [f"data.train={tmp_path / 'all.tmx'}", f"data.valid={tmp_path / 'all.tmx'}"]
     assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
@@ -105,8 +102,9 @@ def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
 def test_files_of_one_pair_each_are_read_as_one_corpus(tmp_path, capfd):
     files = []
     for language, count in (("de", 30), ("fr", 20)):
+        units = [unit(language, *pair[:1], "en", *pair[1:]) for pair in pairs(count, seed=count)]
         files.append(tmp_path / f"{language}.tmx")
-        files[-1].write_text(tmx(pairs(count, seed=count), (language, "en")), "utf-8")
+        files[-1].write_text(tmx(*units), encoding="utf-8")
     given = f"[{','.join(map(str, files))}]"
     words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
     words += [f"data.train={given}", f"data.valid={given}", f"data_folder={tmp_path / 'data'}"]

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from corpora import SMALL, TRAINED, TRANSFORMER, environment, last_of_each_key, pairs, tmx
+from corpora import SMALL, TRAINED, TRANSFORMER, environment, last_of_each_key, pairs
+from pair_files import tmx_of
 from servers import BROUGHT
 from test_learning import STRONG, wanted
 from test_readme import ROOT, commands, words
@@ -86,7 +87,7 @@ def wait(condition: Callable[[], bool]) -> None:
 def test_an_evening_and_the_next_day(tmp_path, monkeypatch):
     """No request fails, the service follows to the version that has learnt, and back again."""
     monkeypatch.chdir(tmp_path)
-    Path("memory.tmx").write_text(tmx(pairs(300)), encoding="utf-8")
+    Path("memory.tmx").write_text(tmx_of(pairs(300)), encoding="utf-8")
     corrected = wanted(CORRECTIONS)
     for name, rows in (("anna", corrected[::2]), ("ben", corrected[1::2])):
         lines = "".join(f"{source}\t{target}\n" for source, target in rows)

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpora import SMALL, TRANSFORMER, Trained, pairs, run_command, tmx, write_pairs
+from corpora import SMALL, TRANSFORMER, Trained, pairs, run_command, write_pairs
+from pair_files import tmx_of
 
 from nmt.audit.report import MEANINGS
 from nmt.commands.options import make_parser
@@ -121,7 +122,7 @@ def test_the_commands_of_the_readme_work_in_its_order(
         write_pairs(tmp_path, name, sentence_pairs[:12])
     texts = "".join(f"<p>{german}</p>\n" for german, _ in sentence_pairs[:3])
     (tmp_path / "page.html").write_text(texts, encoding="utf-8")
-    (tmp_path / "memory.tmx").write_text(tmx(sentence_pairs), encoding="utf-8")
+    (tmp_path / "memory.tmx").write_text(tmx_of(sentence_pairs), encoding="utf-8")
     done = set()
     for line in commands(README):
         if line.startswith("nmt ") and "opus:" not in line and "--format html" not in line:

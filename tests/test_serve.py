@@ -23,7 +23,8 @@ from urllib.parse import unquote
 
 import pytest
 from chromium import Browser, find_chromium
-from corpora import Trained, environment, pairs, run_command, tmx
+from corpora import Trained, environment, pairs, run_command
+from pair_files import tmx_of
 from servers import BROUGHT
 from test_readme import commands
 
@@ -1001,7 +1002,7 @@ def test_the_evening_of_a_firm(tmp_path):
     lines = [shlex.split(line) for line in commands(TUTORIAL)[:4]]
     assert [line[0] for line in lines] == ["nmt", "nmt", "nmt", "curl"]
     assert all(sum(bool(re.match(r"-|[a-z_.]+=", word)) for word in line) <= 2 for line in lines)
-    memory = tmx([*pairs(600), ("Ein Satz.", "")])
+    memory = tmx_of([*pairs(600), ("Ein Satz.", "")])
     (tmp_path / "memory.tmx").write_text(memory, encoding="utf-8")
     letter = docx.Document()
     letter.add_heading(SOURCES[0])

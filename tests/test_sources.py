@@ -3,7 +3,6 @@
 import bz2
 import datetime
 import gzip
-import io
 import json
 import logging
 import lzma
@@ -25,12 +24,11 @@ from corpora import (
     train_report,
     write_corpus,
     write_pairs,
-    zipped,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
-from pyarrow import parquet
+from pair_files import objects, parquet_file, tmx, unit, zipped
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, DataConfig
@@ -51,11 +49,6 @@ PAIRS = [
     ("ja; nein", "yes; no"),
 ]
 FLAT = [(source.replace("\n", " "), target.replace("\n", " ")) for source, target in PAIRS]
-TMX = (
-    '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx '
-    'version="1.4"><header/><body>{}</body></tmx>'
-)
-TUV = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
 
 
 def read(
@@ -96,15 +89,6 @@ def changed_sides(*places: int) -> bytes:
     return bytes(flipped)
 
 
-def tmx(*units: str) -> str:
-    return TMX.format("\n".join(units))
-
-
-def unit(*texts: str) -> str:
-    """A unit of language, text, language, text …"""
-    return "<tu>" + "".join(map(TUV.format, texts[::2], texts[1::2])) + "</tu>"
-
-
 def table(*rows: tuple[str, ...], delimiter: str = "\t", end: str = "\n") -> str:
     return "".join(delimiter.join(row) + end for row in rows)
 
@@ -114,16 +98,6 @@ def quoted_table(delimiter: str, end: str) -> str:
     cells = [[source, "1", target] for source, target in PAIRS]
     rows = [['"' + cell.replace('"', '""') + '"' for cell in row] for row in cells]
     return "\ufeff" + table(("de", "x", "en"), *map(tuple, rows), delimiter=delimiter, end=end)
-
-
-def objects(*rows: object) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def parquet_file(rows: list[dict]) -> bytes:
-    content = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist(rows), content)
-    return content.getvalue()
 
 
 WIDTH = "another number of columns"
@@ -372,7 +346,7 @@ HAS = "it has id, translation.de, translation.en"
 DAMAGED: list[tuple] = [
     ("a.tmx", LAUGHS, "amplification"),
     ("a.tmx", OUTSIDE, "undefined entity"),
-    ("a.tmx", tmx(unit("de", "a&nbsp;b", "en", "x")), "line 3, is not well-formed XML (undefined"),
+    ("a.tmx", tmx(unit("de", "a&nbsp;b", "en", "x")), "line 2, is not well-formed XML (undefined"),
     ("a.tmx", tmx(), "no unit in de and en"),
     ("a.tmx", UNITS, "no unit in cs and en; its languages are: en", None, "cs", "en"),
     ("a.tmx", tmx(unit("de", "x", "en", "y")).replace("seg>", "text>"), "no <seg>"),
