@@ -430,7 +430,7 @@ def test_lengths_are_judged_as_a_training_judges_them():
     found = dropped_pairs(data, *sides)
     kinds = ("both sides blank", "one side blank", "too long", "lengths too unlike")
     for number, pair in enumerate(given):
-        reason = rejection_reason(*pair, data.max_characters, data.max_length_ratio)
+        reason = rejection_reason(*pair, data)
         named = [kind for kind in kinds if found[kind][number]]
         assert next(iter(named), None) == reason
 

@@ -303,7 +303,7 @@ def test_what_xml_forbids_is_read_as_a_sign_and_named(block, tmp_path, monkeypat
     found, _ = read(save(tmp_path / "a.tmx", text))
     assert found == [("a\ufffdb\ufffdcA", "\ufffd\ufffd&#x1f;\U0001f600"), ("d\ufffd", "<")]
     assert "5 characters that XML does not allow" in caplog.text
-    assert "(lines 3, 3, 3, 3, 4)" in caplog.text
+    assert "(lines 2, 2, 2, 2, 3)" in caplog.text
 
 
 def zstd(content: bytes) -> bytes:

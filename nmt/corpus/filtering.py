@@ -8,23 +8,23 @@ expected in 1 of 370,000 corpora.
 import re
 from hashlib import blake2b
 
+from nmt.config.schema import DataConfig
+
 NO_LETTER = re.compile(r"[\W_]+")
 # Characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair.
 SLACK = 10
 
 
-def rejection_reason(
-    source: str, target: str, max_characters: int, max_length_ratio: float
-) -> str | None:
+def rejection_reason(source: str, target: str, data: DataConfig) -> str | None:
     """Why a pair is left out of training; None for a good pair."""
     has_source = bool(source.strip())
     has_target = bool(target.strip())
     if not (has_source and has_target):
         return "one side blank" if has_source or has_target else "both sides blank"
     shorter, longer = sorted((len(source), len(target)))
-    if longer > max_characters:
+    if longer > data.max_characters:
         return "too long"
-    if (longer + SLACK) / (shorter + SLACK) > max_length_ratio:
+    if (longer + SLACK) / (shorter + SLACK) > data.max_length_ratio:
         return "lengths too unlike"
     return None
 

@@ -40,7 +40,7 @@ def find_data_set(word: str, data: DataConfig, downloads: Path) -> Callable[[], 
             f"{word} is not possible; write hub:OWNER/NAME, hub:OWNER/NAME/CONFIGURATION or "
             "hub:OWNER/NAME:SPLIT, and @REVISION behind it for a certain one."
         )
-    columns = Columns(data)
+    columns = Columns(data, word)
     recipe = [*match.groups(), data.source, data.target, *columns.choices]
     ending = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:10]
     folder = downloads / "hub" / f"{match[1].replace('/', '--')}-{ending}"
@@ -80,7 +80,7 @@ def write_text(
         try:
             about = describe(name, revision)
             rows = stream_rows(name, configuration, split or "train", about["revision"])
-            for source_text, target_text in select_fields(rows, columns, skipped, word):
+            for source_text, target_text in select_fields(rows, columns, skipped):
                 source.write(source_text)
                 target.write(target_text)
                 pairs += 1

@@ -159,7 +159,7 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
     for number, origin in enumerate(origins):
         accepted = 0
         for pair in origin.pairs_with_progress(Skipped()):
-            if rejection_reason(*pair, data.max_characters, data.max_length_ratio):
+            if rejection_reason(*pair, data):
                 continue
             accepted += 1
             hashes = pair_hashes(*pair) if lowest else {}

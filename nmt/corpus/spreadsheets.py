@@ -36,52 +36,51 @@ ODF_SPACE = re.compile(rb"<text:(tab|line-break)\b[^>]*/>")
 class Sheet(NamedTuple):
     """A sheet of a workbook; `rows` reads it from the beginning."""
 
-    name: str
+    name: str  # as messages may show it
+    table: str  # the name behind that of the file
     rows: Callable[[], Iterator[Row]]
 
 
 def read_workbook(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of the sheet that has the most of them. Raises UserError."""
-    columns = Columns(data)
     sheets = open_workbook(file)
-    best = largest_sheet(file, sheets, columns) if len(sheets) > 1 else sheets[0]
-    table = f"{file}, sheet {printable(best.name)}"
-    yield from select(as_table(best.rows, table), columns, skipped, table)
+    best = largest_sheet(file, sheets, data) if len(sheets) > 1 else sheets[0]
+    columns = Columns(data, best.table)
+    yield from select(as_table(best.rows, best.table), columns, skipped)
 
 
-def largest_sheet(file: PackedFile, sheets: list[Sheet], columns: Columns) -> Sheet:
+def largest_sheet(file: PackedFile, sheets: list[Sheet], data: DataConfig) -> Sheet:
     """The sheet with the most pairs, which is logged; raises UserError if none has the columns."""
     counts = []
     shown = []
     errors = []
     for sheet in sheets:
-        name = printable(sheet.name)
         count = 0
         try:
-            count = count_pairs(sheet, columns, f"{file}, sheet {name}")
+            count = count_pairs(sheet, data)
         except UserError as error:
             errors.append(error)
         counts.append(count)
-        shown.append(f"{name} ({count:,})")
+        shown.append(f"{sheet.name} ({count:,})")
     if errors and not any(counts):
         raise errors[0]
 
     best = counts.index(max(counts))
     del shown[best]
     warn_once(
-        f"{file}: sheet {printable(sheets[best].name)} is read ({counts[best]:,} pairs), not "
+        f"{file}: sheet {sheets[best].name} is read ({counts[best]:,} pairs), not "
         f"{', '.join(shown)}."
     )
     return sheets[best]
 
 
-def count_pairs(sheet: Sheet, columns: Columns, table: str) -> int:
+def count_pairs(sheet: Sheet, data: DataConfig) -> int:
     """How many rows have letters in both columns; raises UserError without these columns."""
     rows = as_table(sheet.rows)
     first = list(islice(rows, SAMPLE))
     if not first:
         return 0
-    layout, _ = find_layout(first, columns, table)
+    layout, _ = find_layout(first, Columns(data, sheet.table))
     pairs = 0
     for row in chain(first[layout.has_header :], rows):
         pairs += has_letters(row[layout.source]) and has_letters(row[layout.target])
@@ -136,7 +135,11 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
         for row in cells:
             yield list(map(cell_text, row))
 
-    return [Sheet(name, partial(rows, name)) for name in book.sheet_names]
+    sheets = []
+    for name in book.sheet_names:
+        shown = printable(name)
+        sheets.append(Sheet(shown, f"{file}, sheet {shown}", partial(rows, name)))
+    return sheets
 
 
 def with_spaces(file: PackedFile) -> io.BytesIO:

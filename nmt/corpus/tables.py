@@ -71,10 +71,11 @@ class Columns:
     """Which two columns hold the sentences: the first of `choices` that a table has.
 
     These are data.columns, or columns named after the languages, `translation`, or source and
-    target.
+    target. `table`: what messages call it.
     """
 
-    def __init__(self, data: DataConfig) -> None:
+    def __init__(self, data: DataConfig, table: str) -> None:
+        self.table = table
         self.languages: tuple[str, ...] = ()
         self.choices: list[tuple[Any, Any]]
         if data.columns is not None:
@@ -117,32 +118,32 @@ class Columns:
                 return source[0], target[0]
         return None
 
-    def find(self, names: Sequence[str], table: str) -> tuple[Any, Any]:
+    def find(self, names: Sequence[str]) -> tuple[Any, Any]:
         """The two names that the table has; raises UserError if it lacks one or has one twice."""
         pair = self.named(names)
         if pair is None:
-            raise self.missing(names, table)
+            raise self.missing(names)
         for name in pair:
             if names.count(name) > 1:
                 raise UserError(
-                    f"{table} has several columns '{printable(name)}'; give each its own name."
+                    f"{self.table} has several columns '{printable(name)}'; give each its own name."
                 )
         return pair
 
-    def refuse_keys(self, name: str, cells: Sequence[str], table: str) -> None:
+    def refuse_keys(self, name: str, cells: Sequence[str]) -> None:
         """Raise UserError if a column with keys is taken for a language by a name such as `id`."""
         if self.languages and is_also_word(name) and are_keys(cells):
             language = find_language(name).name
             key = printable(next(filter(None, cells)), LONGEST_HEADER)
             raise UserError(
-                f"{table}: the column '{name}' has keys, such as {key}, and no {language} text; "
-                "rename it, or choose two columns with data.columns=[SOURCE,TARGET]."
+                f"{self.table}: the column '{name}' has keys, such as {key}, and no {language} "
+                "text; rename it, or choose two columns with data.columns=[SOURCE,TARGET]."
             )
 
-    def missing(self, names: Sequence[str], table: str) -> UserError:
+    def missing(self, names: Sequence[str]) -> UserError:
         wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
         return UserError(
-            f"{table} has no columns {wanted}; it has {listed(names) or 'none'}. Name two so; "
+            f"{self.table} has no columns {wanted}; it has {listed(names) or 'none'}. Name two so; "
             "to train, data.columns=[SOURCE,TARGET] chooses, by number in TSV and CSV without a "
             "header."
         )
@@ -200,8 +201,8 @@ class Layout(NamedTuple):
 
 def read_table(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a TSV or CSV file. Raises UserError."""
-    columns = Columns(data)
-    yield from select(text_rows(file, columns), columns, skipped, str(file))
+    columns = Columns(data, str(file))
+    yield from select(text_rows(file, columns), columns, skipped)
 
 
 def text_rows(file: PackedFile, columns: Columns | None = None) -> Iterator[list[str]]:
@@ -400,13 +401,11 @@ def shown_row(row: Sequence[str]) -> str:
     return " | ".join(printable(cell, LONGEST_HEADER) for cell in row[:MAX_SHOWN])
 
 
-def select(
-    rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str
-) -> Iterator[Pair]:
+def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped) -> Iterator[Pair]:
     """The two columns of rows of strings."""
     rows = iter(rows)
     first = list(islice(rows, SAMPLE))
-    layout, remark = find_layout(first, columns, table)
+    layout, remark = find_layout(first, columns)
     if remark:
         warn_once(remark)
     for row in chain(first[layout.has_header :], rows):
@@ -416,7 +415,7 @@ def select(
             skipped[OTHER_WIDTH] += 1
 
 
-def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[Layout, str]:
+def find_layout(rows: list[list[str]], columns: Columns) -> tuple[Layout, str]:
     """Where the pairs are in a table that begins with these rows: by number, by name or by text.
 
     Also a sentence for the user if the text alone tells the columns, or if the first row of a table
@@ -428,13 +427,13 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
     if is_named:
         if width not in (0, len(header)):
             raise UserError(
-                f"{table} has {len(header)} columns in its header, and {width} in most rows; both "
-                "must agree."
+                f"{columns.table} has {len(header)} columns in its header, and {width} in most "
+                "rows; both must agree."
             )
-        source, target = map(header.index, columns.find(header, table))
+        source, target = map(header.index, columns.find(header))
         for column in (source, target):
             cells = [row[column] for row in rows[1:] if len(row) > column]
-            columns.refuse_keys(header[column], cells, table)
+            columns.refuse_keys(header[column], cells)
         return Layout(source, target, width, True), ""
 
     sides = columns.numbers
@@ -444,7 +443,7 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
         if columns.languages:
             sides = find_sides(rows, columns.languages)
     if sides is None or max(sides) >= width:
-        raise columns.missing(names, table)
+        raise columns.missing(names)
     source, target = sides
     has_header = looks_like_header(rows, source, target)
     layout = Layout(source, target, width, has_header)
@@ -457,7 +456,7 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
         remark = f"{numbers} are read as {languages}, by their text; {remark}"
     elif not has_header:
         return layout, ""
-    return layout, f"{table}: {remark}"
+    return layout, f"{columns.table}: {remark}"
 
 
 def columns_of_text(rows: Sequence[Sequence[str]]) -> dict[int, str]:
@@ -569,7 +568,8 @@ def is_above_sentences(name: str, cells: Sequence[str]) -> bool:
 
 def read_jsonl(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a file with one JSON object a line. Raises UserError."""
-    yield from select_fields(json_rows(file), Columns(data), skipped, str(file), file.errors)
+    columns = Columns(data, str(file))
+    yield from select_fields(json_rows(file), columns, skipped, file.errors)
 
 
 def json_rows(file: PackedFile) -> Iterator[dict[str, Any]]:
@@ -588,9 +588,8 @@ def json_rows(file: PackedFile) -> Iterator[dict[str, Any]]:
 
 def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a Parquet file. Raises UserError."""
-    columns = Columns(data)
-    rows = parquet_rows(file, lambda names: columns.find(names, str(file)))
-    yield from select_fields(rows, columns, skipped, str(file))
+    columns = Columns(data, str(file))
+    yield from select_fields(parquet_rows(file, columns.find), columns, skipped)
 
 
 def parquet_rows(
@@ -614,7 +613,6 @@ def select_fields(
     rows: Iterable[Mapping[str, Any]],
     columns: Columns,
     skipped: Skipped,
-    table: str,
     errors: str = "strict",
 ) -> Iterator[Pair]:
     """The two columns of rows with names; one of the first hundred rows has them. Raises UserError.
@@ -626,9 +624,9 @@ def select_fields(
     if not first:
         return
     names = next((list(row) for row in first if columns.named(list(row))), list(first[0]))
-    source, target = columns.find(names, table)
+    source, target = columns.find(names)
     for name in (source, target):
-        columns.refuse_keys(name, [str(row.get(name) or "") for row in first], table)
+        columns.refuse_keys(name, [str(row.get(name) or "") for row in first])
     for row in chain(first, flat_rows):
         pair: Any = row.get(source), row.get(target)
         if is_text(pair[0], errors) and is_text(pair[1], errors):

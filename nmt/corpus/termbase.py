@@ -102,13 +102,13 @@ def workbook_lines(path: Path, source: str, target: str) -> list[str]:
         if any(columns.named(row) for row in islice(filter(any, sheet.rows()), HEADER_ROWS)):
             chosen = sheet
             break
-    table = f"{path}, sheet {printable(chosen.name)}" if len(sheets) > 1 else str(path)
+    table = chosen.table if len(sheets) > 1 else str(path)
     return table_lines(table, chosen.rows(), source, target)
 
 
 def columns_of(source: str, target: str) -> Columns:
     """The columns that are named after two languages, or source and target."""
-    return Columns(DataConfig("files", source, target, None, None, None, 1, 1.0))
+    return Columns(DataConfig("files", source, target, None, None, None, 1, 1.0), "")
 
 
 def with_single_spaces(row: Row) -> Row:

@@ -245,10 +245,10 @@ class TrainingSet:
     def judge(self, chunk: Chunk) -> tuple[ChunkFaults, list[Judgement]]:
         """The faults of a chunk, and the judgement about each of its pairs."""
         faults = self.checks.inspect(chunk)
-        limits = self.data.max_characters, self.data.max_length_ratio
+
         judgements = []
         for pair in chunk.pairs[chunk.core]:
-            reason = rejection_reason(*pair, *limits) or self.plan.reason(*pair)
+            reason = rejection_reason(*pair, self.data) or self.plan.reason(*pair)
             held_out = set() if reason else self.held_out.find(*pair)
             judgements.append(Judgement(reason, held_out))
         return faults, judgements
