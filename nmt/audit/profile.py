@@ -25,6 +25,7 @@ from nmt.corpus.inspect.lines import (
     NEWLINE,
     SMALL,
     Lines,
+    Words,
     is_in,
     lines_of_pairs,
     mix,
@@ -68,11 +69,14 @@ def has_tags(side: Lines) -> np.ndarray:
     return side.matching(side.having(side.codes == ord("<")), TAG)
 
 
+def has_words(words: Words, kind: int) -> np.ndarray:
+    """Which lines have at least MIN_CASED_WORDS words that begin with a letter of this kind."""
+    return words.lines_with((words.kind == kind) & (words.length > 1)) >= MIN_CASED_WORDS
+
+
 def in_capitals(side: Lines) -> np.ndarray:
     """Which lines have no small letter, and at least MIN_CASED_WORDS words in capitals."""
-    words = side.words
-    many = words.lines_with((words.kind == CAPITAL) & (words.length > 1)) >= MIN_CASED_WORDS
-    return (side.small == 0) & many
+    return (side.small == 0) & has_words(side.words, CAPITAL)
 
 
 def has_spaced_punctuation(side: Lines) -> np.ndarray:
@@ -87,10 +91,8 @@ def has_spaced_punctuation(side: Lines) -> np.ndarray:
 
 def without_capitals(side: Lines) -> np.ndarray:
     """Which lines of MIN_CASED_WORDS words begin with a small letter and have no capital one."""
-    words = side.words
-    many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
-    first_kinds = np.append(words.kind, 0)[words.starts]
-    return (side.capitals == 0) & many & (first_kinds == SMALL)
+    first_kinds = np.append(side.words.kind, 0)[side.words.starts]
+    return (side.capitals == 0) & has_words(side.words, SMALL) & (first_kinds == SMALL)
 
 
 @dataclass

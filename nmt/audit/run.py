@@ -6,7 +6,6 @@ finished audit. Chunks of pairs are looked at by several processes. In memory ar
 pair, counts, and the first examples of each fault.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -35,7 +34,7 @@ from nmt.audit.translations import CHECKED, IMPROBABLE, SAMPLE_PAIRS, Translatio
 from nmt.config.schema import DataConfig
 from nmt.corpus import corpus, sources
 from nmt.corpus.checks import Pair
-from nmt.corpus.checksums import read_json, write_json
+from nmt.corpus.checksums import read_json, text_digest, write_json
 from nmt.corpus.files import atomic_folder, open_atomic
 from nmt.corpus.inspect.language import describe_languages
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
@@ -72,7 +71,7 @@ def audit(
     for name, model in models.items():
         if model is not None:
             recipe[name] = [model.weights, model.provenance["computed"]]
-    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True, default=str).encode()).hexdigest()
+    digest = text_digest(json.dumps(recipe, sort_keys=True, default=str))
     folder = root / f"audit-{digest[:10]}"
     if not folder.is_dir():
         sets = sources.find_sets(data, root / "downloads")

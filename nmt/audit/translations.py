@@ -26,7 +26,6 @@ A target that only repeats its source tells all of it. It is improbable where th
 corpus's direction writes something else, which it finds more probable per piece.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.corpus.checks import Pair
-from nmt.corpus.checksums import read_json, write_json
+from nmt.corpus.checksums import read_json, text_digest, write_json
 from nmt.corpus.filtering import hash_letters
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
 from nmt.decode.pair_scores import score_pairs
@@ -109,7 +108,7 @@ class TranslationCheck:
         """
         pairs = [(as_unicode(source), as_unicode(target)) for source, target in pairs]
         text = "\0".join("\t".join(pair) for pair in pairs)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        digest = text_digest(text)[:16]
         path = self.parts / f"{digest}-{1 + random}.json"
         kept = read_json(path)
         if kept is None:

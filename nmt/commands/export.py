@@ -15,7 +15,7 @@ from nmt.commands.output import check_can_be_written, report_output_errors
 from nmt.convert.ctranslate2_folder import CTranslate2Translator
 from nmt.convert.export import Export, training_licences
 from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_of_formats
-from nmt.corpus.checksums import MANIFEST, damaged_files, digest_of, read_json, write_manifest
+from nmt.corpus.checksums import MANIFEST, damaged_files, json_digest, read_json, write_manifest
 from nmt.corpus.files import atomic_folder, refuse_links
 from nmt.corpus.parallel_text import read_lines
 from nmt.data.augmentation import FINAL, PLACEHOLDER, invented_spans
@@ -211,7 +211,7 @@ def cached_export(run: Run, wanted: Export, with_scores: bool = False) -> Path:
         raise UserError(
             f"{folder / damaged[0]} is damaged; delete {folder}, and the export is written again."
         )
-    elif with_scores and read_json(folder / MANIFEST).get("scores") != digest_of(
+    elif with_scores and read_json(folder / MANIFEST).get("scores") != json_digest(
         [wanted.scores, wanted.fit_for]
     ):
         log.info("The run has other scores than %s.", folder)
@@ -224,7 +224,7 @@ def write(wanted: Export, folder: Path, run: Run) -> None:
     """Write an export and its checksums; raises UserError."""
     with atomic_folder(folder) as temporary:
         wanted.write(temporary, provenance(run, wanted))
-        write_manifest(temporary, scores=digest_of([wanted.scores, wanted.fit_for]))
+        write_manifest(temporary, scores=json_digest([wanted.scores, wanted.fit_for]))
     log.info("Exported to %s.", folder)
 
 
@@ -236,7 +236,7 @@ def provenance(run: Run, wanted: Export) -> dict[str, Any]:
     model = run.provenance["models"][0]
     return {
         "made_with": run.made_with | wanted.versions,
-        "config_hash": digest_of(model["config"]),
+        "config_hash": json_digest(model["config"]),
         "decode": asdict(run.config.decode),
         "scores": wanted.scores,
         "fit_for": wanted.fit_for,

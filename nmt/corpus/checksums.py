@@ -32,9 +32,14 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def digest_of(content: Any) -> str:
+def text_digest(text: str) -> str:
+    """The sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def json_digest(content: Any) -> str:
     """The sha256 of plain data, as JSON."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def has_digest(path: Path, expected: object) -> bool:

@@ -6,7 +6,6 @@ Training pairs that cannot be right are left out, as pairs. Validation and test 
 full, because a score over a part of a set is not comparable. Everything is read as a stream.
 """
 
-import hashlib
 import json
 import logging
 from itertools import chain
@@ -16,7 +15,7 @@ from typing import Any
 from nmt.config.schema import DataConfig
 from nmt.corpus import phrasebook, sources
 from nmt.corpus.checks import PairChecks
-from nmt.corpus.checksums import cached_digests
+from nmt.corpus.checksums import cached_digests, text_digest
 from nmt.corpus.files import report_write_errors
 from nmt.corpus.filtering import HeldOutSentences
 from nmt.corpus.language_pairs import divide_tests, is_multilingual
@@ -132,7 +131,7 @@ def build_corpus(
             "source": data.source,
             "target": data.target,
             "sets": [name for name in sets if name not in ("train", "valid")],
-            "corpus_hash": hashlib.sha256("".join(written).encode()).hexdigest(),
+            "corpus_hash": text_digest("".join(written)),
             "tags": plan.all_tags,
             "audit": audit,
         }

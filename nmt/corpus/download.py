@@ -32,8 +32,8 @@ class BrokenDownload(UserError):
 
 def download(
     url: str, path: Path, check: Callable[[Path], None], sha256: str | None = None
-) -> dict[str, Any]:
-    """Download a file and return where it came from: url, bytes, sha256, last_modified.
+) -> dict[str, str]:
+    """Download a file and return where it came from: url and sha256.
 
     The length that the server announces must come, and `sha256` if it is given. `check` raises
     DamagedFile for a file that is to be fetched again, UserError for one that cannot be used. The
@@ -63,10 +63,7 @@ def download(
                 if sha256 not in (None, digest):
                     raise BrokenDownload(f"its sha256 is {digest} instead of {sha256}")
                 check(Path(file.name))
-                about = {"url": url, "bytes": file.tell(), "sha256": digest}
-                if modified:
-                    about["last_modified"] = modified
-                return about
+                return {"url": url, "sha256": digest}
             except UserError as error:
                 reason = str(error).replace(file.name, "the file").rstrip(".")
                 if wait is None or not isinstance(error, BrokenDownload | DamagedFile):

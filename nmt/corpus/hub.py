@@ -5,7 +5,6 @@ same files and need no network. No code of a data set is run: `datasets` reads i
 CSV files and refuses its scripts.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.corpus.checksums import file_digest
+from nmt.corpus.checksums import file_digest, text_digest
 from nmt.corpus.files import atomic_folder
 from nmt.corpus.origin import Origin, plain_origin
 from nmt.corpus.parallel_text import LineWriter
@@ -42,7 +41,7 @@ def find_data_set(word: str, data: DataConfig, downloads: Path) -> Callable[[], 
         )
     columns = Columns(data, word)
     recipe = [*match.groups(), data.source, data.target, *columns.choices]
-    ending = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:10]
+    ending = text_digest(json.dumps(recipe))[:10]
     folder = downloads / "hub" / f"{match[1].replace('/', '--')}-{ending}"
     files = [folder / f"text.{language}" for language in (data.source, data.target)]
 
@@ -96,8 +95,7 @@ def write_text(
         if not pairs:
             raise UserError(f"{word} has no pair of sentences.")
         about["text"] = [source.digest.hexdigest(), target.digest.hexdigest()]
-        if skipped:
-            about["skipped at download"] = dict(skipped)
+
         (temporary / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for reason, count in skipped.items():
         logger.warning("%s: %s records left out: %s.", word, f"{count:,}", reason)

@@ -12,7 +12,6 @@ sets grow as their origin does. An entry is of a language pair, an origin and a 
 in the recipe of the corpus that it was found with, because the same text gives it again.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -23,6 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
+from nmt.corpus.checksums import text_digest
 from nmt.corpus.files import only_writer, write_atomic
 from nmt.corpus.filtering import hash_text, rejection_reason
 from nmt.corpus.origin import Origin
@@ -227,7 +227,7 @@ class SplitRecord:
         self.roles = [role for role in ROLES if sets.get(role) == []]
         text = sorted("".join(sorted(of_origin)) for of_origin in digests)
         limits = [data.split_size, data.max_characters, data.max_length_ratio]
-        self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
+        self.corpus = text_digest(json.dumps([text, limits]))
         self.entries = read_entries(path)
 
     def key(self, role: str, origin: Origin) -> str:

@@ -122,9 +122,7 @@ class TrainingPlan:
     @property
     def all_tags(self) -> list[str]:
         """The tags of origins, then those in the text, each once."""
-        tags: list[str] = []
-        for origin in self.origins:
-            tags += origin.tag.split()
+        tags = " ".join(origin.tag for origin in self.origins).split()
         return list(dict.fromkeys([*tags, *sorted(self.found_tags)]))
 
     def add_old(self, old: OldText, data: DataConfig) -> None:

@@ -216,8 +216,6 @@ class TrainingSet:
                 entry = counts.origins[-1]
                 check_part(entry, self.data)
                 entry["weight"] = round(weight, 4)
-                if origin.tag:
-                    entry["tag"] = origin.tag
         return counts.report_entry(self.checks, writer)
 
     def judged(

@@ -10,7 +10,6 @@ nmt/decode/term_search.py puts the terms into translations.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
+from nmt.corpus.checksums import text_digest
 from nmt.corpus.termbase import term_lines
 from nmt.corpus.words import SENTENCE_END, SPACELESS, Span, piece_spans
 from nmt.data.text_filter import Encoded, Protected, unprotected
@@ -89,7 +89,7 @@ class Glossary:
         lines = []
         for entry in self.entries.values():
             lines.append(f"{entry.source}\t{'|'.join(entry.targets)}")
-        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+        return text_digest("\n".join(sorted(lines)))
 
     def __or__(self, other: Glossary) -> Glossary:
         """The terms of both; those of the other glossary count where they have the same source."""

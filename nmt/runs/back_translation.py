@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import LIMITS, Config, DataConfig
-from nmt.corpus.checksums import cached_digests, digest_of, read_json, write_json
+from nmt.corpus.checksums import cached_digests, json_digest, read_json, write_json
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.filtering import hash_letters, hash_text
 from nmt.corpus.language_pairs import is_multilingual
@@ -204,7 +204,7 @@ def translate(
     for number, lines in enumerate(text_chunks(chosen())):
         path = parts / f"{number}.json"
         part = read_json(path)
-        key = digest_of(lines)
+        key = json_digest(lines)
         if part is None or part["lines"] != key:  # of another share, where the time has changed
             began = time.monotonic()
             translated = run.translator.translate_chunk(lines)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config, DataConfig
-from nmt.corpus.checksums import cached_digests, digest_of, read_json, write_json
+from nmt.corpus.checksums import cached_digests, json_digest, read_json, write_json
 from nmt.corpus.corpus_folder import set_files
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.monolingual import find_files, read_sentences
@@ -168,7 +168,7 @@ def translated(
     done = 0
     for lines in chunks:
         part = read_json(part_path(parts, done))
-        if part is None or part["lines"] != digest_of(lines):
+        if part is None or part["lines"] != json_digest(lines):
             break
         done += 1
         yield lines, part["translations"]
@@ -176,7 +176,7 @@ def translated(
     rest = islice(text_chunks(sentences()), done, None)
     answers = teacher(islice(text_chunks(sentences()), done, None))
     for number, (lines, translations) in enumerate(zip(rest, answers, strict=True), done):
-        part = {"lines": digest_of(lines), "translations": translations}
+        part = {"lines": json_digest(lines), "translations": translations}
         write_json(part_path(parts, number), part)
         yield lines, translations
 

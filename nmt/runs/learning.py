@@ -26,7 +26,7 @@ from torch import Tensor
 from nmt.config import presets
 from nmt.config.schema import Config, DataConfig
 from nmt.corpus.checks import Pair
-from nmt.corpus.checksums import digest_of, write_json
+from nmt.corpus.checksums import json_digest, write_json
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.corpus.language_pairs import tagged_language
@@ -101,7 +101,7 @@ class Lesson:
     @property
     def key(self) -> str:
         """A hash of all that the training and the decision depend on."""
-        return digest_of([self.base, sorted(self.pairs), self.tests, self.margin, self.words])
+        return json_digest([self.base, sorted(self.pairs), self.tests, self.margin, self.words])
 
 
 def known_pairs(folder: Path, data: DataConfig) -> list[Pair]:

@@ -14,7 +14,7 @@ import torch
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
 from nmt.config.validation import check_decode
-from nmt.corpus.checksums import digest_of
+from nmt.corpus.checksums import json_digest
 from nmt.corpus.language_pairs import choose_pair, is_multilingual, tagged_language
 from nmt.corpus.parallel_text import check_sentences
 from nmt.data.tokenizer import Tokenizers
@@ -348,7 +348,7 @@ class Run:
         if references is None:
             return self.with_search({"choose": "mbr"}, chooser=minimum_bayes_risk)
         lines = check_sentences(references)
-        settings = {"choose": "reference", "reference": digest_of(lines)}
+        settings = {"choose": "reference", "reference": json_digest(lines)}
         return self.with_search(settings, chooser=NearestToReference(lines))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nmt.config.schema import Config, DecodeConfig, flatten
-from nmt.corpus.checksums import digest_of
+from nmt.corpus.checksums import json_digest
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.corpus.language_pairs import target_language
@@ -253,7 +253,7 @@ def calibrate(run: Run, corpus: Path) -> Run:
     """
     pairs = some_pairs(list(read_pairs(*set_files(corpus, "valid", run.config.data))))
     code = [code_digest(function.__module__) for function in (fit_calibration, fit_estimator)]
-    key = digest_of([run.weights, asdict(run.config.decode), pairs, code])
+    key = json_digest([run.weights, asdict(run.config.decode), pairs, code])
     files = [run.folder / calibration.FILE, run.folder / estimate.FILE]
     if "calibration" in run.provenance and all(was_measured(path, key) for path in files):
         return run
@@ -381,4 +381,4 @@ def make_layer_selector(run: Run) -> LayerSelector | None:
 
 def fingerprint(test_set: TestSet) -> str:
     """A SHA-256 hash of the text that is scored: sources and references."""
-    return digest_of([test_set.sources, *test_set.reference_lines])
+    return json_digest([test_set.sources, *test_set.reference_lines])
