@@ -28,7 +28,6 @@ from nmt.corpus.inspect.lines import (
     SMALL,
     Lines,
     Words,
-    characters_like,
     is_in,
     mix,
     powers,
@@ -51,14 +50,14 @@ QUOTED = re.compile(r'^".*"".*"$')
 # Faults of single characters
 CHARACTERS = {
     # Surrogates, which stand for bytes that are not UTF-8
-    "not UTF-8": table_of(range(0xDC80, 0xDD00)),
-    "byte order mark": table_of([0xFEFF]),
+    "not UTF-8": table_of(r"[\udc80-\udcff]"),
+    "byte order mark": table_of("\ufeff"),
     # Tab, carriage return, soft hyphen, zero-width space, marks of direction, ends of lines and
     # paragraphs, joiner.
-    "invisible characters": table_of([9, 13, 0xAD, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060]),
-    "unusual spaces": characters_like(SPACES),
+    "invisible characters": table_of("[\t\r\xad\u200b\u200e\u200f\u2028\u2029\u2060]"),
+    "unusual spaces": table_of(SPACES.pattern),
 }
-QUOTES = table_of(map(ord, '"“”„‟«»'))  # which come in pairs
+QUOTES = table_of('["“”„‟«»]')  # which come in pairs
 MIN_LETTERS = 5  # of a line whose script is judged
 
 # A line is partly untranslated with so many words of three letters or more from the other side,

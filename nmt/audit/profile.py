@@ -52,7 +52,7 @@ UNKNOWN = 0.7
 UNLIKELY = 2.0
 WORDS = 4
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
-MARKS = table_of(map(ord, ".,。、，"))
+MARKS = table_of("[.,。、，]")
 TAG = re.compile(
     r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]"
     r"|seg|s)\b[^<>\n]{0,200}>",

@@ -39,29 +39,19 @@ MIN_LINES = 3  # and at least so many,
 TIMES_VALID = 3  # and so many times the share that the validation set has
 MIN_SWAPPED_SHARE = 0.005
 # C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
-CONTROL = table_of(
-    [
-        *range(9),
-        11,
-        12,
-        *range(14, 32),
-        *range(0x7F, 0xA0),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    ]
-)
+CONTROL = table_of(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to
 # 0xBF.
 HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|ï»¿|ï¿½|\ufffd")
-BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
+BROKEN_TABLE = table_of("[ÃÂâÐÑï\ufffd]")
 LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
 ENTITY = re.compile(
     rf"&(?:amp;)*(#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});"
 )
 # Subwords of subword-nmt (Haus@@ boot), SentencePiece (▁Haus boot) and WordPiece (Haus ##boot)
 PIECES = re.compile(r"\w@@(?=\s|$)|(?:^|\s)▁\S|\w ##\w")
-PIECE_TABLE = table_of(map(ord, "@▁#"))
+PIECE_TABLE = table_of("[@▁#]")
 CONTROLS = "control characters"
 SWAPPED = "swapped"
 SUBWORDS = "subwords"

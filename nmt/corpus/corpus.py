@@ -118,11 +118,10 @@ def build_corpus(
         sets = divide_tests(sets)
         if old:
             plan.add_old(old, data)
-            sets |= {"train": plan.origins} | old.test_sets(data, sets)
+            sets |= old.test_sets(data, sets)
             old.copy_gold_alignments(folder)
         if synthetic:
             plan.add_synthetic(synthetic, data)
-            sets["train"] = plan.origins
         audit = write_all_sets(sets, plan, data, folder)
         if data.kind == "phrasebook":
             phrasebook.write_links(data, sources.set_names(data), folder)

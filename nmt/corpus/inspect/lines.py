@@ -6,7 +6,7 @@ small letters.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from nmt.corpus.words import SPACELESS
 
 SIZE = 0x20000  # characters beyond this are OTHER: emoji, rare Chinese characters
+CHARACTERS = "".join(map(chr, range(SIZE)))
 # kinds; from SMALL on they are parts of words
 OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)
 KINDS = {
@@ -39,8 +40,7 @@ NEWLINE = 10
 def kinds() -> np.ndarray:
     """The kind of each character [SIZE]."""
     table = np.empty(SIZE, np.uint8)
-    for code in range(SIZE):
-        character = chr(code)
+    for code, character in enumerate(CHARACTERS):
         table[code] = KINDS.get(unicodedata.category(character), OTHER)
         if character.isspace():
             table[code] = SPACE
@@ -78,18 +78,14 @@ def single_words() -> np.ndarray:
 
     Its script has no spaces between words.
     """
-    return characters_like(SPACELESS)
+    return table_of(SPACELESS.pattern)
 
 
-def characters_like(pattern: re.Pattern[str]) -> np.ndarray:
-    """Whether each character [SIZE] is like a pattern."""
-    return table_of(code for code in range(SIZE) if pattern.match(chr(code)))
-
-
-def table_of(characters: Iterable[int]) -> np.ndarray:
-    """A boolean for each character [SIZE]."""
+def table_of(pattern: str) -> np.ndarray:
+    """Whether each character [SIZE] matches a pattern."""
     table = np.zeros(SIZE, bool)
-    table[list(characters)] = True
+    for match in re.finditer(pattern, CHARACTERS):
+        table[match.start()] = True
     return table
 
 
