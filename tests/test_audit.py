@@ -582,7 +582,7 @@ def test_the_side_of_a_fault_is_named():
     profile = learn_profile(chunk.pairs)
     found = inspect_chunk(profile, files_config(audit_examples=2), None, chunk)
     assert found.faults["invisible characters"] == [(12, 0), (13, 1), (14, BOTH)]
-    assert found.texts == {12: chunk.pairs[1], 13: chunk.pairs[2]}
+    assert found.texts["invisible characters"] == chunk.pairs[1:3]
 
 
 @pytest.mark.usefixtures("audit")
@@ -603,9 +603,9 @@ def test_a_report_counts_and_shows_what_was_found():
     """The most frequent fault first; of each as many examples as wanted, and three places."""
     report = SetReport("train", pairs=400, unjudged=7)
     for number in range(4):
-        report.add("tags", 2, [{"place": f"a:{number}", "texts": ["<b>", "x"]}], 3)
-    report.add("too long", 20, [{"place": "b:1", "remark": "to 9"}], 3)
-    report.add("blank", 0, [], 3)
+        report.add("tags", 2, [f"a:{number}"], [("<b>", "x")], 3)
+    report.add("too long", 20, ["b:1"], ["to 9"], 3)
+    report.add("blank", 0, [], [], 3)
     assert list(report.rows()) == [
         ("train", "too long", 20, "b:1"),
         ("train", "tags", 8, "a:0, a:1, a:2"),

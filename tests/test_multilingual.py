@@ -217,7 +217,7 @@ def test_every_origin_of_a_test_set_stays_in_one(languages):
     divided = divide_tests({"train": origins, "test": origins})
     assert divided.pop("train") == origins
     found = {name: [each.key for each in of_set] for name, of_set in divided.items()}
-    expected: dict[str, list[str]] = {} if languages else {"test": []}
+    expected: dict[str, list[str]] = {}
     for number, language in enumerate(languages):
         name = f"test-{language}-en" if language else "test"
         expected.setdefault(name, []).append(str(number))

@@ -126,7 +126,7 @@ class AuditedChunk(NamedTuple):
     exact: np.ndarray  # hash of each pair, to the letter; 0 where a side is blank
     near: np.ndarray  # likewise without case, punctuation and order; 0 where a side has no word
     sequences: Sides  # of the words of both sides
-    texts: dict[int, Pair]  # of the first pairs of each fault, by their numbers
+    texts: dict[str, list[Pair]]  # of the first pairs of each kind
 
 
 def inspect_chunk(
@@ -166,14 +166,13 @@ def inspect_chunk(
 
     # The numbers of the pairs in the origin, and the texts of those that are shown
     places: dict[str, list[tuple[int, int]]] = {}
-    texts: dict[int, Pair] = {}
+    texts: dict[str, list[Pair]] = {}
     for kind, side_of_pair in sides.items():
         faulty = np.flatnonzero(side_of_pair >= 0)
         if len(faulty):
             numbers = (faulty + chunk.first).tolist()
             places[kind] = list(zip(numbers, side_of_pair[faulty].tolist(), strict=True))
-            for number in numbers[: data.audit_examples]:
-                texts[number] = pairs[number - chunk.first]
+            texts[kind] = [pairs[row] for row in faulty[: data.audit_examples].tolist()]
     misaligned = find_misaligned_blocks(profile.moments, as_read)
     return AuditedChunk(
         places,

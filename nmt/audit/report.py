@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt.audit.profile import SMALL_LETTERS, TOKENIZED
-from nmt.corpus.checks import ENTITIES, SUBWORDS
+from nmt.corpus.checks import ENTITIES, SUBWORDS, Pair
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 
+LONGEST_EXAMPLE = 300  # characters
 OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
 
@@ -42,12 +43,27 @@ class SetReport:
     faults: dict[str, Fault] = field(default_factory=dict)
     origins: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, kind: str, pairs: int, examples: Sequence[dict[str, Any]], most: int) -> None:
-        """Count pairs with a fault; `most` examples are kept."""
-        if pairs:
-            fault = self.faults.setdefault(kind, Fault())
-            fault.pairs += pairs
-            fault.examples += examples[: most - len(fault.examples)]
+    def add(
+        self,
+        kind: str,
+        pairs: int,
+        places: Sequence[str],
+        shown: Sequence[Pair | str],
+        most: int,
+    ) -> None:
+        """Count pairs with a fault; `most` examples are kept.
+
+        `places`, `shown`: where the first pairs are, and their texts or a remark about them.
+        """
+        if not pairs:
+            return
+        fault = self.faults.setdefault(kind, Fault())
+        fault.pairs += pairs
+        for where, content in zip(places, shown[: most - len(fault.examples)], strict=False):
+            if isinstance(content, str):
+                fault.examples.append({"place": where, "remark": content})
+            else:
+                fault.examples.append({"place": where, "texts": list(map(readable, content))})
 
     def by_frequency(self) -> list[tuple[str, Fault]]:
         return sorted(self.faults.items(), key=lambda item: -item[1].pairs)
@@ -75,6 +91,11 @@ class SetReport:
                 f"{self.unjudged:,} pairs could not be judged by the models, as blank or very long "
                 "ones"
             )
+
+
+def readable(text: str) -> str:
+    """The beginning of a text, its bytes that are not UTF-8 as \\udc80 and the like."""
+    return text[:LONGEST_EXAMPLE].encode(errors="backslashreplace").decode()
 
 
 def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:

@@ -48,7 +48,7 @@ from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
 LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
-LONGEST_EXAMPLE = 300  # characters
+
 MISALIGNED = "in a misaligned block"
 # A pair with these faults can be learnt from: training removes the characters, and headings, lists
 # and variants are text.
@@ -264,8 +264,7 @@ class Auditor:
         for audited in map_in_order(work, parts, usable_processors(), "audits"):
             for kind, pairs in audited.faults.items():
                 places = [origin.location(number, side) for number, side in pairs]
-                shown = [audited.texts[number] for number, _ in pairs[: self.examples]]
-                self.add(report, kind, places, shown)
+                self.add(report, kind, places, audited.texts[kind])
             blocks += audited.misaligned
             hashes.append((audited.exact, audited.near))
             if report.name != "train":
@@ -303,28 +302,18 @@ class Auditor:
         shown: Sequence[Pair | str],
         least: int = 0,
     ) -> None:
-        """Count and write the pairs with a fault; at least `least` examples are kept.
-
-        `shown`: the texts of the first pairs, or a remark about each.
-        """
-        examples: list[dict[str, Any]] = []
-        for where, content in zip(places, shown, strict=False):
-            if isinstance(content, str):
-                examples.append({"place": where, "remark": content})
-            else:
-                examples.append({"place": where, "texts": list(map(readable, content))})
-        report.add(kind, len(places), examples, max(self.examples, least))
+        """Count and write the pairs with a fault; at least `least` examples are kept."""
+        report.add(kind, len(places), places, shown, max(self.examples, least))
         self.all_faults.writelines(f"{report.name}\t{kind}\t{place}\n" for place in places)
 
     def add_origin(self, report: SetReport, reader: Reader, profile: Profile, pairs: int) -> None:
         origin = reader.origin
         source, target = reader.lines
         unmatched = origin.location(min(source, target) + 1, int(target > source))
-        entry = {"place": unmatched, "remark": f"{source:,} and {target:,} lines"}
-        report.add(UNMATCHED, abs(source - target), [entry], self.examples)
+        remark = f"{source:,} and {target:,} lines"
+        report.add(UNMATCHED, abs(source - target), [unmatched], [remark], self.examples)
         for reason, count in reader.skipped.items():
-            entry = {"place": str(origin.place), "remark": "record"}
-            report.add(f"no pair: {reason}", count, [entry], self.examples)
+            report.add(f"no pair: {reason}", count, [origin.place], ["record"], self.examples)
 
         about: dict[str, Any] = {"origin": origin.word, "pairs": pairs}
         for habit in HABITS:
@@ -335,8 +324,7 @@ class Auditor:
         problem = describe_languages(sample, origin.languages or self.codes)
         if problem:
             about["problem"] = problem
-            entry = {"place": origin.location(1), "remark": problem}
-            report.add(OTHER_LANGUAGES, pairs, [entry], self.examples)
+            report.add(OTHER_LANGUAGES, pairs, [origin.location(1)], [problem], self.examples)
         report.origins.append(about)
 
 
@@ -345,11 +333,6 @@ def evenly_spread(origins: list[Origin], count: int, most: int) -> list[Pair]:
     step = -(-count // most)
     every = chain.from_iterable(Reader(origin).pairs() for origin in origins)
     return list(islice(every, 0, None, step))
-
-
-def readable(text: str) -> str:
-    """The beginning of a text, its bytes that are not UTF-8 as \\udc80 and the like."""
-    return text[:LONGEST_EXAMPLE].encode(errors="backslashreplace").decode()
 
 
 def find_repeated(exact: np.ndarray, near: np.ndarray) -> dict[str, np.ndarray]:

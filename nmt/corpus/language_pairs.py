@@ -77,8 +77,6 @@ def divide_tests(sets: Sets) -> Sets:
     """
     divided: Sets = {}
     for name, origins in sets.items():
-        if not origins:
-            divided[name] = []
         for origin in origins:
             of_pair = name
             if origin.languages and name not in ("train", "valid"):

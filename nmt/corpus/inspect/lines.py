@@ -119,9 +119,7 @@ class Lines:
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
         self.count = len(texts)
-        joined = "\n".join(texts) + "\n"
-        if joined.count("\n") != self.count:
-            joined = "\n".join(text.replace("\n", " ") for text in texts) + "\n"
+        joined = "".join(text.replace("\n", " ") + "\n" for text in texts)
         codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
         self.codes = np.minimum(codes, np.uint32(SIZE - 1))
         self.ends = np.flatnonzero(codes == NEWLINE)

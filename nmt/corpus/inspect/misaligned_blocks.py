@@ -13,6 +13,7 @@ of the shift costs CHANGE.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +37,7 @@ MOST_SHARED = 5.0
 Sides = tuple[np.ndarray, np.ndarray]  # values of the source's and of the target's lines
 
 
-@dataclass
-class MisalignedBlock:
+class MisalignedBlock(NamedTuple):
     """Pairs `first` to `last`, from 1, in which the source is `shift` lines ahead of the target.
 
     UNRELATED: no shift fits.
@@ -263,10 +263,10 @@ def blocks_on(path: np.ndarray, start: int) -> list[MisalignedBlock]:
 def merge(misaligned: list[MisalignedBlock]) -> list[MisalignedBlock]:
     """Blocks in order, joined where one continues the other."""
     merged: list[MisalignedBlock] = []
-    for block in sorted(misaligned, key=lambda each: each.first):
+    for block in sorted(misaligned):
         before = merged[-1] if merged else None
         if before and before.shift == block.shift and block.first <= before.last + 1:
-            before.last = max(before.last, block.last)
+            merged[-1] = before._replace(last=max(before.last, block.last))
         else:
-            merged.append(MisalignedBlock(block.first, block.last, block.shift))
+            merged.append(block)
     return merged
