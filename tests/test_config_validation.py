@@ -143,6 +143,13 @@ def test_keys_of_data_and_optim_without_effect_are_refused_too():
     assert compose_all(["optim=muon", "optim.momentum=0.9"])
 
 
+@pytest.mark.parametrize("address", ["file:///etc", "http://", "https://a b"])
+def test_a_mirror_has_an_address_of_the_web(address):
+    words = ["data=files", "data.source=de", "data.target=en", "data.train=opus:A/v1"]
+    with pytest.raises(UserError, match="not an address that begins with http"):
+        compose_all([*words, f"data.opus_url='{address}'"], multirun=False)
+
+
 def test_a_code_that_is_no_language_and_a_name_of_digits():
     """A country's code and a former one are named with the right one; a name is a text as it was
     written."""

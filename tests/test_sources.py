@@ -777,7 +777,6 @@ def test_names_that_hydra_cannot_read_need_no_quotes():
         ("opus:../x/v1", {}, "write opus:CORPUS/VERSION"),
         ("hub:../name", {}, "write hub:OWNER/NAME"),
         (["opus:A/v1", "{0}/missing.tmx"], {}, "There is no file"),  # before anything is downloaded
-        ("opus:A/v1", {"opus_url": "file:///etc"}, "not an address that begins with http"),
     ],
 )
 def test_faults_leave_nothing_behind(tmp_path, train, more, part):

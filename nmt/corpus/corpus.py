@@ -8,6 +8,7 @@ full, because a score over a part of a set is not comparable. Everything is read
 
 import json
 import logging
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,6 @@ from nmt.corpus.training_plan import (
 )
 from nmt.corpus.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
-# Keys of the configuration that only kind=files reads.
-OWN_KEYS = (
-    "split_size",
-    "columns",
-    "encoding",
-    "weights",
-    "temperature",
-    "origin_tags",
-    "opus_url",
-)
 AUDIT_KEYS = ("audit_deviation", "audit_examples")
 OTHER_KEYS = (*AUDIT_KEYS, "mono")  # of other commands and stages
 logger = logging.getLogger("nmt")
@@ -84,17 +75,14 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 def without_effect(data: DataConfig) -> set[str]:
     """The keys of the configuration that do not change this corpus, by its kind or their values."""
     without = set(OTHER_KEYS)
-    if not data.pair_tags:
-        without.add("pair_tags")
-    if data.kind != "files":
-        return without.union(OWN_KEYS)
-    without |= {"train", "valid", "test", "opus_url"}  # the content of their files counts
-    tests = data.test if isinstance(data.test, list) else [data.test]
-    is_split = sources.SPLIT in (data.valid, *tests)
-    for key in OWN_KEYS:
-        is_default = getattr(data, key) == DataConfig.__dataclass_fields__[key].default
-        if is_default and not (key == "split_size" and is_split):
-            without.add(key)
+    for key in fields(data):
+        if getattr(data, key.name) == key.default:
+            without.add(key.name)
+    if data.kind == "files":
+        without |= {"train", "valid", "test", "opus_url"}  # the content of their files counts
+        tests = data.test if isinstance(data.test, list) else [data.test]
+        if sources.SPLIT in (data.valid, *tests):
+            without.discard("split_size")
     return without
 
 

@@ -17,7 +17,7 @@ from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.corpus.origin import Origin, two_files
 from nmt.corpus.packed import PackedFile, member_names
 from nmt.corpus.parallel_text import read_lines
-from nmt.errors import UserError, is_printable, printable
+from nmt.errors import UserError, printable
 
 WORD = re.compile(
     r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII
@@ -36,11 +36,7 @@ def find_corpus(word: str, data: DataConfig, downloads: Path) -> Callable[[], Or
             "(versions are listed at https://opus.nlpl.eu), and @SHA256 behind it if the file "
             "must have this checksum."
         )
-    if not re.match(r"https?://", data.opus_url) or not is_printable(data.opus_url):
-        raise UserError(
-            f"data.opus_url={data.opus_url!a:.120} is not an address that begins with http:// or "
-            "https://."
-        )
+
     corpus, version, sha256 = match.groups()
     pair = "-".join(sorted((data.source, data.target)))
     url = f"{data.opus_url.rstrip('/')}/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"
