@@ -106,9 +106,8 @@ class PairCounts:
         for kind, fault in checks.faults.items():
             if kind != SWAPPED:
                 self.count(kind, fault.first, fault.pairs)
-        entry: dict[str, Any] = {}
-        for name in ("read", "kept", "dropped", "counted", "examples", "warnings", "origins"):
-            entry[name] = getattr(self, name)
+        entry = dict(vars(self))
+        del entry["starts"]
         entry["sha256"] = {code: file.digest.hexdigest() for code, file in writer.files.items()}
         return entry
 
