@@ -20,7 +20,18 @@ import hypothesis
 import pytest
 import torch
 import yaml
-from corpora import corpus, folder, refused, restored_logger, root, train, trained, vocabularies  # noqa: F401
+from corpora import (  # noqa: F401
+    corpus,
+    folder,
+    refused,
+    restored_logger,
+    root,
+    run_copy,
+    succeeds,
+    train,
+    trained,
+    vocabularies,
+)
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config.compose import compose_all
@@ -66,13 +77,7 @@ both_devices = pytest.mark.parametrize(
     "device",
     [
         "cpu",
-        pytest.param(
-            "cuda",
-            marks=[
-                pytest.mark.gpu,
-                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"),
-            ],
-        ),
+        pytest.param("cuda", marks=pytest.mark.gpu),
     ],
 )
 
@@ -109,9 +114,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on a GPU may meet PyTorch's own warnings."""
+    """Tests on a GPU need one, and may meet PyTorch's own warnings."""
+    needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
     for item in items:
         if item.get_closest_marker("gpu"):
+            item.add_marker(needs_cuda)
             for accepted in TORCHS_OWN:
                 item.add_marker(pytest.mark.filterwarnings(accepted))
 
@@ -122,6 +129,12 @@ def own_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     the choice."""
     if request.node.path.stem != "test_engine":
         monkeypatch.setattr("nmt.commands.engine.has_format", lambda quantization: False)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """The random numbers of a test do not depend on the tests before it."""
+    torch.manual_seed(1)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import pytest
 
 from nmt import cli
 from nmt.config.compose import compose_all
-from nmt.config.schema import DataConfig
+from nmt.config.schema import Config, DataConfig
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizer, Tokenizers
@@ -97,10 +97,20 @@ def sentence(who: str, does: str, what: str, where: str) -> str:
     return f"{who[0].upper()}{who[1:]} {does} {what}{where}."
 
 
-def write_pairs(folder: Path, name: str, sentence_pairs: list[tuple[str, str]]) -> None:
-    for number, language in enumerate(("de", "en")):
-        text = "".join(pair[number] + "\n" for pair in sentence_pairs)
-        (folder / f"{name}.{language}").write_bytes(text.encode())
+def write_lines(path: Path, lines: Iterable[object]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_pairs(folder: Path, name: str, sentence_pairs: list[tuple[str, str]]) -> list[Path]:
+    """Write the two files of sentence pairs; returns their paths."""
+    files = [folder / f"{name}.{language}" for language in ("de", "en")]
+    for number, path in enumerate(files):
+        write_lines(path, [pair[number] for pair in sentence_pairs])
+    return files
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def write_corpus(folder: Path, train: int = 240, valid: int = 16, test: int = 12) -> list[str]:
@@ -112,6 +122,12 @@ def write_corpus(folder: Path, train: int = 240, valid: int = 16, test: int = 12
     write_pairs(folder, "test", every[train + valid :])
     sets = [f"data.{name}={folder / name}" for name in ("train", "valid", "test")]
     return ["data=files", "data.source=de", "data.target=en", *sets]
+
+
+def corpus_of(root: Path) -> Path:
+    """The only corpus below the folder of data/ and runs/."""
+    (corpus,) = (root / "data").glob("corpus-*")
+    return corpus
 
 
 def read_set(folder: Path, name: str) -> list[tuple[str, str]]:
@@ -180,6 +196,12 @@ SMALL = [
 ]
 
 
+def compose_one(*words: str) -> Config:
+    """The configuration of the only run that these words choose."""
+    (config,) = compose_all(words, multirun=False)
+    return config
+
+
 def folder_options(root: Path) -> list[str]:
     """The overrides that put data and runs below `root`."""
     return [f"data_folder={root / 'data'}", f"run_folder={root / 'runs'}"]
@@ -205,6 +227,18 @@ def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
     code = cli.main(list(words))
     out, err = capfd.readouterr()
     return Answer(code, out, err)
+
+
+@pytest.fixture
+def succeeds(capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """succeeds(WORD …) → the answer of a command that must succeed."""
+
+    def run(*words: str) -> Answer:
+        answer = run_command(capfd, *words)
+        assert answer.code == 0, answer.err
+        return answer
+
+    return run
 
 
 @pytest.fixture
@@ -268,6 +302,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
     yield Trained(root, "tiny", small(root, [], *arguments, *folder_options(root)), lines)
     changed = {str(path) for path, _ in before ^ modification_times(root)}
     assert not changed, f"tests have written into the trained run: {sorted(changed)}"
+
+
+@pytest.fixture
+def run_copy(trained: Trained, tmp_path: Path) -> Path:
+    """A copy of the trained run that may be written to."""
+    return Path(shutil.copytree(trained.folder, tmp_path / "runs" / "tiny"))
 
 
 def modification_times(folder: Path) -> set[tuple[Path, int]]:
@@ -354,10 +394,9 @@ def logger_restored() -> Iterator[None]:
 def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokenizers]:
     """One vocabulary for both languages, and two of different sizes."""
     folder = tmp_path_factory.mktemp("vocabularies")
-    write_pairs(folder, "train", pairs(200))
-    files = folder / "train.de", folder / "train.en"
+    files = write_pairs(folder, "train", pairs(200))
     sizes = ((310, files), (315, files[:1]), (305, files[1:]))
-    (config,) = compose_all(["tokenizer=unigram"])
+    config = compose_one("tokenizer=unigram")
     joint, source, target = (
         Tokenizer(
             train_sentencepiece(

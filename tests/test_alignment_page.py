@@ -11,14 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chromium import Browser, find_chromium
+from test_heatmap import SOURCE, TARGET, WEIGHTS
 
 from nmt.view.alignment_page import PagePair, alignment_page, read_asset
 from nmt.view.heatmap import CAPTION
 from nmt.view.page import Table, html_page
 
-WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
-SOURCE = ["I", "love", "you"]
-TARGET = ["je", "t'", "aime"]
 EXAMPLE = PagePair(
     SOURCE,
     TARGET,

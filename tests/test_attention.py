@@ -37,7 +37,6 @@ def test_a_score_that_needs_one_size_names_both(score):
 
 def test_autocast_does_not_move_the_predicted_window():
     """Positions up to 60 are computed in float32 at least, also under autocast."""
-    torch.manual_seed(1)
     window = make_window("local_p", 8, 10, 0, -0.75)
     inputs = torch.randn(4, 30, 8), torch.zeros(4, 30), torch.full((4,), 60), None, 60
     wanted = window(*inputs)
@@ -53,7 +52,6 @@ def test_autocast_does_not_move_the_predicted_window():
     ("masked", "rows", "cached"), [(False, 4, 0), (False, 2, 1), (True, 4, 3), (True, 1, 3)]
 )
 def test_both_kernels_equal_the_oracle(causal, masked, cached, rows):
-    torch.manual_seed(1)
     query = unit(2, 3, rows, 5)
     key = unit(2, 3, rows + cached, 5)
     value = unit(2, 3, rows + cached, 5)

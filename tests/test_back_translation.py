@@ -10,9 +10,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from corpora import Answer, last_of_each_key, pairs, run_command, small, write_corpus, write_pairs
+from corpora import (
+    Answer,
+    compose_one,
+    last_of_each_key,
+    lines_of,
+    pairs,
+    run_command,
+    small,
+    write_corpus,
+    write_lines,
+    write_pairs,
+)
 
-from nmt.config.compose import compose_all
 from nmt.corpus.corpus_folder import read_report
 from nmt.runs import back_translation
 from nmt.training import checkpoint
@@ -77,17 +87,13 @@ def words(tmp_path: Path, corpus: list[str]) -> list[str]:
     targets."""
     new = [english for _, english in MONO]
     lines = [*new, new[0], "", VALID[0][1].upper(), TEST[0][1], NEAR]
-    (tmp_path / "mono.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_lines(tmp_path / "mono.en", lines)
     return small(tmp_path, corpus, *TINY, f"data.mono={tmp_path / 'mono.en'}")
 
 
 @pytest.fixture
 def train(words: list[str], capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     return lambda *more: run_command(capfd, "train", *last_of_each_key(*words, *more))
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
 
 
 def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(
@@ -178,7 +184,7 @@ def test_what_does_not_fit_into_the_time_is_left_out_all_over_the_text(tmp_path,
     [(10, 0, 10), (10, 90, 8.5), (10, 300, 5), (10, 301, 5), (10, 9000, 5), (None, 90, None)],
 )
 def test_half_of_the_time_is_for_the_run_itself(minutes, seconds, left, tmp_path):
-    (config,) = compose_all([f"train.max_minutes={minutes or 'null'}"])
+    config = compose_one(f"train.max_minutes={minutes or 'null'}")
     (tmp_path / "report.json").write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
     rest = back_translation.with_rest_of_time(config, tmp_path)
     assert rest == replace(config, train=replace(config.train, max_minutes=left))
@@ -194,7 +200,7 @@ def test_text_in_the_language_of_the_sources_is_warned_of(train, reverse, tmp_pa
     assert "mono.en looks like" not in answer.err
 
 
-def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
+def test_what_cannot_be_is_refused(words, tmp_path, refused):
     write_pairs(
         tmp_path, "tagged", [(f"<bt> {german}", english) for german, english in EVERY[:100]]
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from corpora import compose_one
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from nmt.config.compose import compose_all
 from nmt.config.schema import Config, to_dict
 from nmt.config.validation import validate
 from nmt.errors import UserError
@@ -31,7 +31,7 @@ SCORES = st.integers(1, 4).map(float)
 
 @cache
 def composed(*words: str) -> Config:
-    return compose_all([f"train.average_checkpoints={KEPT}", *words])[0]
+    return compose_one(f"train.average_checkpoints={KEPT}", *words)
 
 
 @cache

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from corpora import Answer, Trained, run_command
+from corpora import Answer, Trained, compose_one, corpus_of, lines_of, run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.commands.compare import rows_to_draw
-from nmt.config.compose import compose_all
 from nmt.corpus.checksums import write_manifest
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
@@ -69,7 +68,7 @@ class Runs(NamedTuple):
 
 def untrained(trained: Trained, folder: Path, *words: str) -> dict:
     """A best.safetensors with random weights, of the same corpus and tokenizer."""
-    config = compose_all([*trained.arguments, *words])[0]
+    config = compose_one(*trained.arguments, *words)
     tokenizers = Tokenizers.load(next((trained.root / "data").glob("tokenizer-*")))
     torch.manual_seed(config.seed)
     model = build_model(
@@ -144,10 +143,8 @@ def test_tables_over_runs(runs: Runs, trained: Trained, capfd, monkeypatch):
     spread = f"{statistics.mean(values):.3g} ± {statistics.stdev(values):.2g}"
     assert seeds.items() >= {"runs": "tiny, tiny-seed2", "seeds": "1, 2", "BLEU": spread}.items()
     assert list(table_rows(answer, "test-joined2: 6 sentences")) == names
-    source, target = (
-        (trained.root / "corpus" / f"test.{side}").read_text().splitlines() for side in ("de", "en")
-    )
-    joined = (runs.root / "out" / "joined" / "test-joined2.source").read_text().splitlines()
+    source, target = (lines_of(trained.root / "corpus" / f"test.{side}") for side in ("de", "en"))
+    joined = lines_of(runs.root / "out" / "joined" / "test-joined2.source")
     assert joined == [" ".join(source[row : row + 2]) for row in range(0, 12, 2)]
     example = table_rows(answer, "test, sentence 5")
     assert example["source"]["text"] == source[4]
@@ -253,7 +250,7 @@ def test_layer_and_step_are_chosen_on_the_validation_set(trained: Trained, capfd
     """Its links are of layer 1, input, which is used on the test set."""
     copied = Path(shutil.copytree(trained.root, tmp_path / "all"))
     runs = Runs(copied / "runs")
-    (corpus,) = (copied / "data").glob("corpus-*")
+    corpus = corpus_of(copied)
     payload = checkpoint.load(runs.root / "tiny" / "best.safetensors")
     payload["config"] |= {"data_folder": str(copied / "data")}
     checkpoint.save(runs.root / "tiny" / "best.safetensors", payload)

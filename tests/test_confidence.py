@@ -2,9 +2,7 @@
 
 import json
 import math
-import shutil
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -179,7 +177,7 @@ def test_at_most_a_thousand_pairs_are_fitted_on(count):
     assert np.ptp(np.diff([*numbers, count])) <= 1
 
 
-def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
+def test_a_trained_run_is_calibrated(trained: Trained, run_copy, succeeds):
     """`nmt train` fits on the validation set; a run without it is calibrated by `nmt evaluate`, to
     the same numbers."""
     run = nmt.load("tiny", run_folder=trained.runs)
@@ -192,14 +190,13 @@ def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
         stored["calibration"] == calibration._asdict()
         and sum(count for count, _, _ in stored["bins"]) > 0
     )
-    folder = Path(shutil.copytree(run.folder, tmp_path / "tiny"))
-    (folder / "evaluate" / "calibration.json").unlink()
-    assert nmt.load(folder).translator.calibration == Calibration()
-    assert run_command(capfd, "evaluate", str(folder)).code == 0
+    (run_copy / "evaluate" / "calibration.json").unlink()
+    assert nmt.load(run_copy).translator.calibration == Calibration()
+    succeeds("evaluate", str(run_copy))
     weights = run.provenance["models"][0]["weights"]
-    assert read_calibration(folder, [weights]) == pytest.approx(calibration, rel=1e-3)
-    write_calibration(folder, [weights], PLANTED, 10, "of other code")
-    again = nmt.load(folder)
+    assert read_calibration(run_copy, [weights]) == pytest.approx(calibration, rel=1e-3)
+    write_calibration(run_copy, [weights], PLANTED, 10, "of other code")
+    again = nmt.load(run_copy)
     assert again.translator.calibration == PLANTED
     corpus = corpus_of(again)
     assert calibrate(again, corpus).translator.calibration == pytest.approx(calibration, rel=1e-3)
@@ -225,9 +222,8 @@ def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
     assert again.confidence < min(0.2, alone.confidence)
 
 
-def test_a_calibration_belongs_to_its_search(trained: Trained, tmp_path, monkeypatch):
-    folder = Path(shutil.copytree(trained.folder, tmp_path / "tiny"))
-    run = nmt.load(folder)
+def test_a_calibration_belongs_to_its_search(run_copy, monkeypatch):
+    run = nmt.load(run_copy)
     corpus = corpus_of(run)
     fitted = []
 
@@ -240,5 +236,5 @@ def test_a_calibration_belongs_to_its_search(trained: Trained, tmp_path, monkeyp
     for penalty, times in ((0.5, 1), (0.5, 1), (0.7, 2)):
         decode = replace(run.config.decode, length_penalty=penalty)
         calibrate(replace(run, config=replace(run.config, decode=decode)), corpus)
-        run = nmt.load(folder)
+        run = nmt.load(run_copy)
         assert len(fitted) == times

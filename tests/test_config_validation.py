@@ -8,12 +8,11 @@ from pathlib import Path
 
 import hydra
 import pytest
-from corpora import run_command
+from corpora import compose_one, run_command
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from nmt.config import compose, keys
-from nmt.config.compose import compose_all
 from nmt.config.schema import LARGEST, Config, DataConfig, OptimConfig, leaves, to_dict
 from nmt.config.validation import BOUNDS, MODELS, check_value, validate
 from nmt.errors import UserError
@@ -44,11 +43,12 @@ IMPOSSIBLE = [
     "luong_global hidden_size=33 encoder_hidden_size=16",
     "luong_local_p position_scale_exponent=0.5",
 ]
+FROM_FILES = ["data=files", "data.source=de", "data.target=en"]
 
 
 @cache
 def chosen(name: str) -> dict:
-    return to_dict(compose_all([f"model={name}"])[0])
+    return to_dict(compose_one(f"model={name}"))
 
 
 def composed(words: str) -> Config:
@@ -104,7 +104,7 @@ def test_a_number_may_be_what_its_bounds_say():
 )
 def test_betas_are_at_least_0_and_less_than_1(betas, is_possible):
     try:
-        compose_all([f"optim.betas={betas}"])
+        compose_one(f"optim.betas={betas}")
     except UserError as refusal:
         assert not is_possible and "optim.betas" in str(refusal)
     else:
@@ -136,18 +136,15 @@ def test_keys_of_data_and_optim_without_effect_are_refused_too():
         "optim.momentum=0.9",
     ):
         with pytest.raises(UserError, match="changes nothing"):
-            compose_all(words.split())
-    assert compose_all(
-        ["data=files", "data.source=a", "data.target=b", "data.train=c", "data.weights=[2]"], False
-    )
-    assert compose_all(["optim=muon", "optim.momentum=0.9"])
+            compose_one(*words.split())
+    assert compose_one(*FROM_FILES, "data.train=x", "data.weights=[2]")
+    assert compose_one("optim=muon", "optim.momentum=0.9")
 
 
 @pytest.mark.parametrize("address", ["file:///etc", "http://", "https://a b"])
 def test_a_mirror_has_an_address_of_the_web(address):
-    words = ["data=files", "data.source=de", "data.target=en", "data.train=opus:A/v1"]
     with pytest.raises(UserError, match="not an address that begins with http"):
-        compose_all([*words, f"data.opus_url='{address}'"], multirun=False)
+        compose_one(*FROM_FILES, "data.train=opus:A/v1", f"data.opus_url='{address}'")
 
 
 def test_a_code_that_is_no_language_and_a_name_of_digits():
@@ -157,14 +154,11 @@ def test_a_code_that_is_no_language_and_a_name_of_digits():
         with pytest.raises(
             UserError, match=f"data.target={code} is not the code of a language; it is {right}"
         ):
-            compose_all(
-                ["data=files", "data.source=en", f"data.target={code}", "data.train=x"],
-            )
+            compose_one("data=files", "data.source=en", f"data.target={code}", "data.train=x")
     for name in ("2024_11_25", "1e3", "0x10", "on"):
-        assert compose_all([f"name={name}"])[0].name == name
-        words = ["data=files", "data.source=de", "data.target=en"]
+        assert compose_one(f"name={name}").name == name
         for key, given in (("train", name), ("valid", f"[{name},null]")):
-            (config,) = compose_all([*words, "data.train=x", f"data.{key}={given}"][-5:])
+            config = compose_one(*FROM_FILES, "data.train=x", f"data.{key}={given}")
             assert name in (getattr(config.data, key), *(getattr(config.data, key) or ""))
 
 
@@ -176,8 +170,8 @@ def test_an_earlier_run_can_still_be_used():
     assert validate(saved).model.window_radius == 3
     for word in ("train.keep_checkpoints=all", "data.pairs=9", "data.source=cz"):
         with pytest.raises(UserError):
-            compose_all([word])
-    saved = to_dict(compose_all([])[0])
+            compose_one(word)
+    saved = to_dict(compose_one())
     saved["data"]["source"] = "cz"
     del saved["train"]["prune_checkpoints"]
     saved["train"]["keep_checkpoints"] = "auto"
@@ -191,7 +185,7 @@ def test_an_earlier_run_can_still_be_used():
 )
 def test_a_folder_may_begin_with_the_home_folder(key, given, folder, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    (config,) = compose_all([f"{key}={given}"])
+    config = compose_one(f"{key}={given}")
     assert getattr(config, key) == folder
 
 
@@ -200,7 +194,7 @@ def test_a_program_may_use_hydra_itself(words, tmp_path):
     (tmp_path / "config.yaml").write_text("own: 1", encoding="utf-8")
     with hydra.initialize_config_dir(str(tmp_path), version_base="1.3"):
         with suppress(UserError):
-            assert compose_all(words)[0].seed == 2
+            assert compose_one(*words).seed == 2
         assert hydra.compose("config") == {"own": 1}
     assert not GlobalHydra.instance().is_initialized()
 
@@ -245,7 +239,7 @@ def test_a_file_of_conf_is_read_or_refused_by_one_sentence(name, tmp_path, monke
     (conf / "experiment" / "mine.yaml").write_bytes(written)
     words = ["data=phrasebook", "+experiment=mine"]
     if said is None:
-        (config,) = compose_all(words)
+        config = compose_one(*words)
         assert config.seed == 7 and config.model.kind == "recurrent"
         return
     answer = run_command(capfd, "suggest", *words)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpora import write_pairs
 
 from nmt.config.schema import TokenizerConfig
 from nmt.corpus.checksums import write_manifest
@@ -35,16 +36,9 @@ NUMBERS = [("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four")
 PAIRS = [(f"Nummer {a} und {b}", f"number {c} and {d}") for a, c in NUMBERS for b, d in NUMBERS]
 
 
-def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[Path]:
-    files = [folder / f"{name}.{language}" for language in ("de", "en")]
-    for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return files
-
-
 @pytest.fixture
 def tokenizers(tmp_path: Path) -> Tokenizers:
-    files = write(tmp_path, "words", PAIRS)
+    files = write_pairs(tmp_path, "words", PAIRS)
     config = TokenizerConfig("unigram", 280, False, True, 1.0, False, 256)
     train_tokenizer.train_tokenizers(config, *files, tmp_path)
     return Tokenizers.load(tmp_path)
@@ -58,7 +52,7 @@ def write_sets(tokenizers: Tokenizers, tmp_path: Path) -> Callable[..., None]:
         pairs: list[tuple[str, str]], *names: str, most: int = 256, shards: int = 1
     ) -> None:
         for name in names:
-            write(tmp_path, name, pairs)
+            write_pairs(tmp_path, name, pairs)
         write_ids.write_datasets(tokenizers, tmp_path, "de", "en", names, most, tmp_path, shards)
 
     return write_some
@@ -151,7 +145,7 @@ def test_a_process_that_tokenizes_may_fail(tmp_path, tokenizers, damage, monkeyp
     def encode_block(*arguments: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    files = write(tmp_path, "train", PAIRS)
+    files = write_pairs(tmp_path, "train", PAIRS)
     if damage == "was killed":
         monkeypatch.setattr(write_ids, "encode_block", encode_block)
     else:
@@ -179,7 +173,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @LINUX
 @pytest.mark.usefixtures("tokenizers")
 def test_no_process_survives_a_parent_that_is_killed(tmp_path):
-    write(tmp_path, "train", PAIRS * 40)
+    write_pairs(tmp_path, "train", PAIRS * 40)
     command = [sys.executable, "-c", ORPHANS, tmp_path]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     pids = [int(word) for word in ended.stdout.split()]

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from corpora import compose_one
 
 from nmt.config.compose import compose_all
 from nmt.config.keys import choices_of
@@ -13,7 +14,7 @@ WORDS = ["data.test=null"]
 
 @pytest.mark.parametrize("name", choices_of("debug"))
 def test_every_file_composes(name):
-    [config] = compose_all([f"debug={name}"])
+    config = compose_one(f"debug={name}")
     assert config.name == "debug"
 
 
@@ -32,7 +33,10 @@ def test_every_file_composes(name):
             ["experiment=attention", "model=bahdanau,transformer"],
             ["attention-modelbahdanau", "attention-modeltransformer"],
         ),
-        (["experiment=luong2015,bahdanau2015"], ["luong2015", "bahdanau2015"]),
+        (
+            ["+experiment=luong2015,bahdanau2015", "seed=choice(1,2)"],
+            [f"{name}-seed{seed}" for name in ("luong2015", "bahdanau2015") for seed in (1, 2)],
+        ),
         (["model=bahdanau,transformer"], ["phrasebook-bahdanau", "phrasebook-transformer"]),
     ],
 )

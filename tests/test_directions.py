@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpora import SMALL, TRANSFORMER, last_of_each_key, pairs, run_command, small, write_pairs
+from corpora import (
+    SMALL,
+    TRANSFORMER,
+    last_of_each_key,
+    lines_of,
+    pairs,
+    run_command,
+    small,
+    write_pairs,
+)
 from test_multilingual import write_texts
 from test_pretrained import save_m2m100
 
@@ -105,21 +114,20 @@ def test_a_term_stands_behind_a_tag(name, text, runs, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["distil", "backtranslate"])
-def test_a_teacher(command, runs, tmp_path, capfd):
+def test_a_teacher(command, runs, tmp_path, capfd, succeeds):
     write_pairs(tmp_path, "text", pairs(6))
     texts = [str(tmp_path / "text.en"), "--output", str(tmp_path / "out")]
     words = [command, "imported", *texts, "--runs", str(runs)]
     assert "choose one with --source and --target" in run_command(capfd, *words).err
-    answer = run_command(capfd, *words, "--source", "en", "--target", "fra")
-    assert answer.code == 0, answer.err
+    succeeds(*words, "--source", "en", "--target", "fra")
     source = (tmp_path / "text.en").read_text("utf-8")
     assert (tmp_path / "out.en").read_text("utf-8") == source
     one = nmt.load("imported", run_folder=runs, source="en", target="fr")
     wanted = [line.text for line in one.translate(source.splitlines())]
-    assert (tmp_path / "out.fr").read_text("utf-8").splitlines() == wanted
+    assert lines_of(tmp_path / "out.fr") == wanted
 
 
-def test_a_student_of_one_direction(runs, tmp_path, refused, capfd, monkeypatch):
+def test_a_student_of_one_direction(runs, tmp_path, refused, succeeds, monkeypatch):
     """The teacher's own text has all directions, so text has to be given."""
     words = ["data.source=en", "data.target=fr", f"data_folder={tmp_path}", f"run_folder={runs}"]
     for name in ("imported", "own"):
@@ -130,36 +138,33 @@ def test_a_student_of_one_direction(runs, tmp_path, refused, capfd, monkeypatch)
     text = ["--text", str(tmp_path / "text.en")]
     words += [*TRANSFORMER, *SMALL, "data.split_size=5", "name=one", "train.max_steps=2"]
     words += ["train.validate_every=2", "train.average_checkpoints=0", "data.test=null"]
-    answer = run_command(capfd, "student", "imported", *text, *last_of_each_key(*words))
-    assert answer.code == 0, answer.err
+    succeeds("student", "imported", *text, *last_of_each_key(*words))
     (folder,) = tmp_path.glob("distilled-*/")
-    sources = (folder / "distilled.en").read_text("utf-8").splitlines()
+    sources = lines_of(folder / "distilled.en")
     one = nmt.load("imported", run_folder=runs, source="en", target="fr")
-    targets = (folder / "distilled.fr").read_text("utf-8").splitlines()
+    targets = lines_of(folder / "distilled.fr")
     assert targets == [line.text for line in one.translate(sources)]
     shutil.rmtree(runs / "one")
 
 
-def test_a_document(runs, tmp_path, capfd):
+def test_a_document(runs, tmp_path, capfd, succeeds):
     pytest.importorskip("sentencex", reason="sentencex is not installed; `make test` brings it")
     (tmp_path / "a.html").write_text("<p>The <b>dog</b> sleeps.</p>\n", "utf-8")
     words = ["translate", "imported", "--document", str(tmp_path / "a.html"), "--runs", str(runs)]
     assert "choose one with --source and --target" in run_command(capfd, *words).err
-    answer = run_command(capfd, *words, "--source", "en", "--target", "de")
-    assert answer.code == 0, answer.err
+    answer = succeeds(*words, "--source", "en", "--target", "de")
     assert answer.out.startswith("<p>") and "<b>" in answer.out and "de>" not in answer.out
 
 
-def test_guided_alignment(tmp_path, capfd):
+def test_guided_alignment(tmp_path, capfd, succeeds):
     """Each pair has a file of links; its words are counted behind the tag."""
     words = into_two(tmp_path, "guided") + ["model=transformer", "train.guided_alignment=0.05"]
     answer = run_command(capfd, "train", *small(tmp_path, words))
     assert answer.code == 2 and "PREFIX.SOURCE-TARGET.align" in answer.err
-    count = len((tmp_path / "train.en").read_text("utf-8").splitlines())
+    count = len(lines_of(tmp_path / "train.en"))
     for target in ("de", "fr"):
         (tmp_path / f"train.en-{target}.align").write_text("0-1\n" * count, "utf-8")
-    answer = run_command(capfd, "train", *small(tmp_path, words))
-    assert answer.code == 0, answer.err
+    answer = succeeds("train", *small(tmp_path, words))
 
 
 def test_links_count_the_words_behind_a_tag(runs, tmp_path):
@@ -175,7 +180,7 @@ def test_links_count_the_words_behind_a_tag(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_imported_run_learns_in_one_direction(runs, tmp_path, capfd):
+def test_an_imported_run_learns_in_one_direction(runs, tmp_path, succeeds):
     """Its text is nowhere, so pairs of other directions guard, and validate."""
     folders = ["--runs", str(tmp_path / "runs"), f"data_folder={tmp_path / 'data'}"]
     shutil.copytree(runs / "imported", tmp_path / "runs" / "imported")
@@ -185,13 +190,12 @@ def test_an_imported_run_learns_in_one_direction(runs, tmp_path, capfd):
     words = ["--from", str(tmp_path / "rows.tsv"), "--source", "en", "--target", "fra"]
     words += ["--test", str(tmp_path / "everyday"), "device=cpu", "precision=fp32"]
     words += ["train.max_steps=2", "train.log_sentences=0"]
-    answer = run_command(capfd, "learn", "imported", *folders, *words)
-    assert answer.code == 0, answer.err
+    succeeds("learn", "imported", *folders, *words)
     folder = tmp_path / "runs" / "imported" / "versions" / "2"
     record = json.loads((folder / "version.json").read_text("utf-8"))
     assert record["scores"].keys() == {"corrections", "everyday-de-en", "everyday-en-de"}
     one = nmt.load(folder, source="en", target="fr")
     data = nmt.load(folder).config.data
-    learnt = (folder / f"learnt.{data.source}").read_text("utf-8").splitlines()
+    learnt = lines_of(folder / f"learnt.{data.source}")
     assert learnt and all(line.startswith("<en2fr> ") for line in learnt)
     assert len(one.translate(["The dog sleeps."])) == 1

@@ -2,7 +2,6 @@
 that is said."""
 
 import pytest
-from corpora import run_command
 
 from nmt.corpus import packed
 from nmt.corpus.encoding import find_encoding
@@ -37,7 +36,7 @@ CASES += [
 
 
 @pytest.mark.parametrize(("language", "encoding"), CASES)
-def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
+def test_the_text_is_what_was_written(language, encoding, tmp_path, succeeds):
     """Line n stays line n, also with characters whose UTF-16 has the byte of a line feed (U+010A,
     U+0A00)."""
     lines = [f"{number} {TEXTS[language]}" for number in range(60)]
@@ -53,16 +52,15 @@ def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
         f"data.train={tmp_path / 'a'}",
     ]
     words += [f"data.valid={tmp_path / 'a'}", "data.test=null", f"data_folder={tmp_path / 'data'}"]
-    answer = run_command(capfd, "download", *words)
-    assert answer.code == 0, answer.err
+    answer = succeeds("download", *words)
     (written,) = (tmp_path / "data").glob(f"corpus-*/valid.{language}")
     assert written.read_text(encoding="utf-8").split("\n")[:-1] == [line[:-1] for line in lines]
     assert (f"is read as {encoding}, a guess" in answer.err) == (not encoding.startswith("utf"))
-    assert run_command(capfd, "audit", *words).code == 0
+    succeeds("audit", *words)
     # what is given is not guessed, and is part of what a corpus depends on
     if encoding == "koi8_r":
-        other = run_command(capfd, "download", *words, "data.encoding=cp1251")
-        assert other.code == 0 and "guess" not in other.err
+        other = succeeds("download", *words, "data.encoding=cp1251")
+        assert "guess" not in other.err
         assert len(list((tmp_path / "data").glob("corpus-*"))) == 2
 
 
@@ -82,7 +80,7 @@ def test_a_text_is_recoded_to_its_end(encoding, tmp_path, monkeypatch):
 
 
 def test_a_file_that_is_converted_is_read_anew_and_nothing_is_guessed_of_what_is_given(
-    tmp_path, capfd
+    tmp_path, succeeds
 ):
     path = tmp_path / "a.tsv"
     words = [f"data_folder={tmp_path / 'data'}", "data.test=null", "data.columns=[1,2]"]
@@ -92,16 +90,12 @@ def test_a_file_that_is_converted_is_read_anew_and_nothing_is_guessed_of_what_is
     )
     words += ["data.source=pl", "data.target=en", str(path), f"data.valid={path}"]
     path.write_bytes(text.encode("cp1250"))
-    given = run_command(capfd, "download", *words, "data.encoding=cp1250")
-    assert given.code == 0 and "guess" not in given.err
-    guessed = run_command(capfd, "download", *words)
-    assert (
-        guessed.code == 0
-        and guessed.err.count("guess") == 1
-        and "read as cp1250, a guess" in guessed.err
-    )
+    given = succeeds("download", *words, "data.encoding=cp1250")
+    assert "guess" not in given.err
+    guessed = succeeds("download", *words)
+    assert guessed.err.count("guess") == 1 and "read as cp1250, a guess" in guessed.err
     path.write_text(text, encoding="utf-8")
-    assert run_command(capfd, "download", *words).code == 0
+    succeeds("download", *words)
     texts = {
         each.read_text(encoding="utf-8") for each in (tmp_path / "data").glob("corpus-*/valid.pl")
     }

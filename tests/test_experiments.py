@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from corpora import compose_one
 
-from nmt.config.compose import compose_all
 from nmt.errors import UserError
 
 FOLDER = Path(__file__).resolve().parent.parent / "conf" / "experiment"
@@ -14,26 +14,19 @@ EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 def test_every_experiment_composes():
     words = ["data.source=de", "data.target=en", "data.train=x", "seed=7"]
     for word in [f"+experiment={name}" for name in EXPERIMENTS] + [f"experiment={EXPERIMENTS[0]}"]:
-        (config,) = compose_all([word, *words])
+        config = compose_one(word, *words)
         assert (config.name, config.seed) == (word.partition("=")[2], 7)
-
-
-def test_several_experiments_have_their_own_names():
-    configs = compose_all(["+experiment=luong2015,sutskever2014", "seed=choice(1,2)"], True)
-    assert [config.name for config in configs] == [
-        f"{name}-seed{seed}" for name in ("luong2015", "sutskever2014") for seed in (1, 2)
-    ]
 
 
 def test_an_unknown_experiment_lists_those_that_exist():
     with pytest.raises(UserError) as error:
-        compose_all(["+experiment=luong2016"])
+        compose_one("+experiment=luong2016")
     assert all(name in str(error.value) for name in EXPERIMENTS)
 
 
 def test_bahdanaus_own_sizes():
     """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500."""
-    model = compose_all(["+experiment=bahdanau2015"])[0].model
+    model = compose_one("+experiment=bahdanau2015").model
     sizes = (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size)
     assert sizes == (1000, 1000, 620, 500)
     assert (model.score, model.window, model.tie_embeddings) == ("additive", "global", False)

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from corpora import compose_one
 from test_strangers import changed
 
-from nmt.config.compose import compose_all
 from nmt.config.schema import LARGEST, Config, leaves, to_dict
 from nmt.config.validation import validate
 from nmt.errors import UserError
@@ -17,7 +17,7 @@ TEXTS = ["", "\0", "\x1b[2J", "../x", "a" * 5000, "${oc.env:HOME}", "\u202e"]
 
 
 def configs() -> list[Config]:
-    return [compose_all([f"model={name}"])[0] for name in ("transformer", "luong_local_p")]
+    return [compose_one(f"model={name}") for name in ("transformer", "luong_local_p")]
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])

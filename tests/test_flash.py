@@ -45,7 +45,6 @@ def test_training_uses_fused_attention_in_every_layer(device, length):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("transformer")])
 def test_a_gpu_computes_what_a_cpu_does(name):
     """Outputs, gradients and beam search over padded sources, in float32."""

@@ -2,7 +2,7 @@
 sources."""
 
 import pytest
-from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
+from corpora import Trained, corpus_of, pairs, run_command, small, write_corpus, write_pairs
 
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.tags import leading_tags, sentence_start
@@ -25,32 +25,32 @@ def lines(path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, capfd):
+def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, capfd, succeeds):
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
-    answer = run_command(capfd, *words, str(tmp_path / "bt"), "--tag")
-    assert answer.code == 0 and answer.out == "" and "Line 43 is not UTF-8" in answer.err
+    answer = succeeds(*words, str(tmp_path / "bt"), "--tag")
+    assert answer.out == "" and "Line 43 is not UTF-8" in answer.err
     german = lines(tmp_path / "bt.de")
     english = lines(tmp_path / "bt.en")
     assert german == [*SENTENCES, "", "Ende", ""] and len(english) == len(german)
     assert english[40] == english[42] == ""
     assert all(line.startswith("<bt> ") for line in english[:40])
     untagged = [line.removeprefix("<bt> ") for line in english]
-    assert run_command(capfd, *words, str(tmp_path / "plain")).code == 0
+    succeeds(*words, str(tmp_path / "plain"))
     assert lines(tmp_path / "plain.en") == untagged
     distil = ["distil", str(trained.folder), str(text), "--output", str(tmp_path / "kd")]
-    assert run_command(capfd, *distil).code == 0
+    succeeds(*distil)
     assert lines(tmp_path / "kd.de") == german and lines(tmp_path / "kd.en") == untagged
     translated = run_command(capfd, "translate", str(trained.folder), "--input", str(text))
     assert translated.out.split("\n")[:-1] == untagged
 
 
 def test_continued_after_an_interruption_it_is_the_same(
-    trained: Trained, text, tmp_path, capfd, monkeypatch
+    trained: Trained, text, tmp_path, capfd, succeeds, monkeypatch
 ):
     monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 10)
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
     part = [*words, str(tmp_path / "part")]
-    assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
+    succeeds(*words, str(tmp_path / "whole"))
     real = Translator.translate_chunk
     done = []
 
@@ -68,20 +68,20 @@ def test_continued_after_an_interruption_it_is_the_same(
     assert "--resume continues" in run_command(capfd, *part).err
     assert run_command(capfd, *part, "--tag", "--resume").code == 2, "with another tag"
     monkeypatch.setattr(Translator, "translate_chunk", until_the_third)
-    assert run_command(capfd, *part, "--resume").code == 0
+    succeeds(*part, "--resume")
     assert done == [1, 11, 21, 21, 31, 41]
     for language in ("de", "en"):
         assert lines(tmp_path / f"part.{language}") == lines(tmp_path / f"whole.{language}")
     assert not list(tmp_path.glob("*.part*"))
 
 
-def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
+def test_a_tag_is_one_piece_and_stays_one(tmp_path, succeeds):
     corpus = write_corpus(tmp_path, train=240)
     new = [*pairs(60, seed=5), ("5 Hunde", "5 dogs")]
     write_pairs(tmp_path, "bt", [(f"<bt> {german}", english) for german, english in new])
     words = [*corpus, f"data.train=[{tmp_path / 'train'},{tmp_path / 'bt'}]"]
-    assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
-    (folder,) = (tmp_path / "data").glob("corpus-*")
+    succeeds("tokenize", *small(tmp_path, words, "train.max_steps=1"))
+    folder = corpus_of(tmp_path)
     assert read_report(folder)["tags"] == ["<bt>"]
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert "<bt>" in tokenizers.source.tags

@@ -9,10 +9,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from corpora import last_of_each_key, pairs, run_command, small, write_corpus
+from corpora import (
+    compose_one,
+    last_of_each_key,
+    lines_of,
+    pairs,
+    run_command,
+    small,
+    write_corpus,
+    write_lines,
+)
 
 import nmt
-from nmt.config.compose import compose_all
 from nmt.data import training_links
 from nmt.data.batches import collate
 from nmt.data.training_links import TrainingLinks
@@ -42,7 +50,7 @@ def links_file(
     path: Path, lines: list[str], source: str, target: str, shift: int = 0
 ) -> TrainingLinks:
     """Links between the pieces of a pair; the ids of both sides are their numbers."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_lines(path, lines)
     tokenizers = SimpleNamespace(source=Spelled(source.split()), target=Spelled(target.split()))
     return TrainingLinks(path, tokenizers, False, shift)  # type: ignore[arg-type]
 
@@ -119,16 +127,13 @@ def guided_corpus(folder: Path) -> list[str]:
     any use."""
     words = write_corpus(folder)
     for name in ("train", "valid", "test"):
-        lengths = [
-            len(line.split()) + 1
-            for line in (folder / f"{name}.en").read_text(encoding="utf-8").splitlines()
-        ]
+        lengths = [len(line.split()) + 1 for line in lines_of(folder / f"{name}.en")]
         lines = [" ".join(f"0-{word}" for word in range(length)) + "\n" for length in lengths]
         (folder / f"{name}.align").write_text("".join(lines), encoding="utf-8")
     return words
 
 
-def test_a_guided_head_learns_the_links_and_is_what_links_are_read_off(tmp_path, capfd):
+def test_a_guided_head_learns_the_links_and_is_what_links_are_read_off(tmp_path, capfd, succeeds):
     words = [
         WEIGHT,
         "name=guided",
@@ -137,7 +142,7 @@ def test_a_guided_head_learns_the_links_and_is_what_links_are_read_off(tmp_path,
         "train.subword_sampling=0.1",
     ]
     train = small(tmp_path, guided_corpus(tmp_path / "corpus"), *words)
-    assert run_command(capfd, "train", *train).code == 0
+    succeeds("train", *train)
     run = nmt.load(tmp_path / "runs" / "guided")
     source, target = pairs(1, seed=3)[0]
     alignment = run.align(source, target)
@@ -154,7 +159,7 @@ def test_a_guided_head_learns_the_links_and_is_what_links_are_read_off(tmp_path,
     assert "AER 0.000 (layer 0, head 0, input)" in answer.out
 
 
-def test_links_of_rejected_pairs_are_left_out(tmp_path, capfd):
+def test_links_of_rejected_pairs_are_left_out(tmp_path, succeeds):
     """Line 2 has a blank side; the links lie beside two PREFIXes, one of them compressed."""
     words = write_corpus(tmp_path / "corpus", train=4)
     folder = tmp_path / "corpus"
@@ -169,7 +174,7 @@ def test_links_of_rejected_pairs_are_left_out(tmp_path, capfd):
         words.append(f"data.weights=[1,{copies}]")
         data = tmp_path / f"data{copies}"
         command = ["download", *last_of_each_key(*words), f"data_folder={data}"]
-        assert run_command(capfd, *command).code == 0
+        succeeds(*command)
         (built,) = data.glob("corpus-*/train.align")
         lines = [*wanted[:4], *(line for line in wanted[4:] for _ in range(copies))]
         assert built.read_text(encoding="utf-8") == "".join(f"{line}\n" for line in lines)
@@ -188,7 +193,7 @@ def test_what_cannot_be_guided_is_refused(tmp_path, refused):
     assert f"{links}:239: link 0-99" in refused("download", *words)
     for model in ("seq2seq", "bahdanau_hard"):
         with pytest.raises(UserError, match="needs a model with soft attention"):
-            compose_all([f"model={model}", WEIGHT])
+            compose_one(f"model={model}", WEIGHT)
 
 
 @pytest.mark.parametrize("block", [1, 5, 1 << 24])

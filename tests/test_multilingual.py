@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import last_of_each_key, pairs, run_command, small, write_pairs
-from pair_files import tmx, unit
+from corpora import corpus_of, last_of_each_key, lines_of, pairs, small, write_pairs
+from pair_files import tmx, tmx_of, unit
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report
@@ -41,41 +41,31 @@ def write_texts(folder: Path, source: str, target: str, languages: str = "de en 
     return ["data=files", *sets, f"data.source={source}", f"data.target={target}"]
 
 
-def corpus_of(root: Path) -> Path:
-    (folder,) = (root / "data").glob("corpus-*")
-    return folder
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def test_from_several_languages_into_one(tmp_path, capfd):
+def test_from_several_languages_into_one(tmp_path, succeeds):
     """Without tags, because the target language is known; each source language has a test set."""
     words = write_texts(tmp_path, "de+fr", "en")
     words += ["name=many", "train.max_steps=4", "train.average_checkpoints=0"]
-    answer = run_command(capfd, "train", *small(tmp_path, words))
-    assert answer.code == 0, answer.err
+    answer = succeeds("train", *small(tmp_path, words))
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test-de-en", "test-fr-en"]
     folder = corpus_of(tmp_path)
     for name in ("train", "valid"):
-        both = lines(tmp_path / f"{name}.de") + lines(tmp_path / f"{name}.fr")
-        assert lines(folder / f"{name}.de+fr") == both
-        assert lines(folder / f"{name}.en") == 2 * lines(tmp_path / f"{name}.en")
-    assert lines(folder / "test-fr-en.de+fr") == lines(tmp_path / "test.fr")
+        both = lines_of(tmp_path / f"{name}.de") + lines_of(tmp_path / f"{name}.fr")
+        assert lines_of(folder / f"{name}.de+fr") == both
+        assert lines_of(folder / f"{name}.en") == 2 * lines_of(tmp_path / f"{name}.en")
+    assert lines_of(folder / "test-fr-en.de+fr") == lines_of(tmp_path / "test.fr")
     best = checkpoint.load(tmp_path / "runs" / "many" / "best.safetensors", with_tensors=False)
     assert best["config"]["data"]["source"] == "de+fr"
 
 
-def test_into_several_languages_each_source_says_which(tmp_path, capfd):
+def test_into_several_languages_each_source_says_which(tmp_path, succeeds):
     words = [*write_texts(tmp_path, "en", "de+fr"), "data.origin_tags=true"]
-    assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    succeeds("tokenize", *small(tmp_path, words, "train.max_steps=1"))
     folder = corpus_of(tmp_path)
-    english = lines(tmp_path / "train.en")
+    english = lines_of(tmp_path / "train.en")
     tagged = [f"<2{language}> <train> {line}" for language in ("de", "fr") for line in english]
-    assert lines(folder / "train.en") == tagged
-    french = [f"<2fr> {line}" for line in lines(tmp_path / "test.en")]
-    assert lines(folder / "test-en-fr.en") == french
+    assert lines_of(folder / "train.en") == tagged
+    french = [f"<2fr> {line}" for line in lines_of(tmp_path / "test.en")]
+    assert lines_of(folder / "test-en-fr.en") == french
     assert read_report(folder)["tags"] == ["<2de>", "<train>", "<2fr>"]
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
@@ -85,7 +75,7 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
             tokenizers.check_languages(["<2fr> A dog.", line], 7)
 
 
-def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
+def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, succeeds):
     """Each pair of languages has half of them."""
     units = []
     for number, (german, english) in enumerate(pairs(120)):
@@ -94,60 +84,59 @@ def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
     (tmp_path / "all.tmx").write_text(tmx(*units), encoding="utf-8")
     words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
     words += [f"data.train={tmp_path / 'all.tmx'}", f"data.valid={tmp_path / 'all.tmx'}"]
-    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    succeeds("download", *words, f"data_folder={tmp_path / 'data'}")
     train = read_report(corpus_of(tmp_path))["audit"]["train"]
     assert (train["read"], train["warnings"]) == (120, [])
 
 
-def test_files_of_one_pair_each_are_read_as_one_corpus(tmp_path, capfd):
+def test_files_of_one_pair_each_are_read_as_one_corpus(tmp_path, succeeds):
     files = []
     for language, count in (("de", 30), ("fr", 20)):
-        units = [unit(language, *pair[:1], "en", *pair[1:]) for pair in pairs(count, seed=count)]
         files.append(tmp_path / f"{language}.tmx")
-        files[-1].write_text(tmx(*units), encoding="utf-8")
+        files[-1].write_text(tmx_of(pairs(count, seed=count), (language, "en")), encoding="utf-8")
     given = f"[{','.join(map(str, files))}]"
     words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
     words += [f"data.train={given}", f"data.valid={given}", f"data_folder={tmp_path / 'data'}"]
-    assert run_command(capfd, "download", *words).code == 0
+    succeeds("download", *words)
     assert read_report(corpus_of(tmp_path))["audit"]["train"]["read"] == 50
 
 
-def test_sets_that_nmt_wrote_are_read_with_their_tags(tmp_path, capfd):
+def test_sets_that_nmt_wrote_are_read_with_their_tags(tmp_path, succeeds):
     """None is added, and none of the languages is read alone."""
     words = write_texts(tmp_path, "en", "de+fr")
-    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    succeeds("download", *words, f"data_folder={tmp_path / 'data'}")
     old = corpus_of(tmp_path)
     names = {"train": "train", "valid": "valid", "test": "test-en-fr"}
     words = [*words, *(f"data.{key}={old / name}" for key, name in names.items())]
     again = tmp_path / "again"
     words = [*last_of_each_key(*words), f"data_folder={again / 'data'}"]
-    assert run_command(capfd, "download", *words).code == 0
+    succeeds("download", *words)
     for name in names.values():
         for side in ("en", "de+fr"):
             file = f"{name}.{side}"
-            assert lines(corpus_of(again) / file) == lines(old / file)
+            assert lines_of(corpus_of(again) / file) == lines_of(old / file)
     report = read_report(corpus_of(again))
     assert (report["sets"], report["tags"]) == (["test-en-fr"], ["<2de>", "<2fr>"])
 
 
-def test_tags_may_say_both_languages(tmp_path, capfd):
+def test_tags_may_say_both_languages(tmp_path, succeeds):
     words = [*write_texts(tmp_path, "de+fr", "en"), "data.pair_tags=true"]
-    assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
-    french = [f"<fr2en> {line}" for line in lines(tmp_path / "test.fr")]
-    assert lines(corpus_of(tmp_path) / "test-fr-en.de+fr") == french
+    succeeds("tokenize", *small(tmp_path, words, "train.max_steps=1"))
+    french = [f"<fr2en> {line}" for line in lines_of(tmp_path / "test.fr")]
+    assert lines_of(corpus_of(tmp_path) / "test-fr-en.de+fr") == french
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert tokenizers.source.tags == {"<de2en>", "<fr2en>"}
 
 
-def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):
+def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, succeeds):
     words = [*write_texts(tmp_path, "en", "de+fr"), f"data.valid={tmp_path / 'train'}"]
-    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    succeeds("download", *words, f"data_folder={tmp_path / 'data'}")
     assert read_report(corpus_of(tmp_path))["audit"]["valid"]["counted"][IN_TRAINING] == 240
 
 
-def test_a_word_may_lack_a_language_but_not_all(tmp_path, capfd, refused):
+def test_a_word_may_lack_a_language_but_not_all(tmp_path, succeeds, refused):
     words = write_texts(tmp_path, "de+fr", "en", languages="de en")
-    assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
+    succeeds("download", *small(tmp_path, words, "train.max_steps=1"))
     assert read_report(corpus_of(tmp_path))["sets"] == ["test-de-en"]
     for source in ("de+", "de+de", "+"):
         assert "data.source=" in refused("download", *words, f"data.source={source}")
@@ -184,7 +173,7 @@ def test_scores_are_those_of_the_language_of_the_tags(sources, language):
     assert tagged_language(sources, INTO_TWO) == language
 
 
-def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capfd):
+def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, succeeds):
     """What is usual is learnt for each language pair by itself; swapped columns of one file are
     still seen."""
     every = iter(pairs(1200))
@@ -199,7 +188,7 @@ def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capf
         write_pairs(tmp_path, "train", turned + joined[swapped:250])
         write_pairs(tmp_path, "valid", joined[250:])
         folder = tmp_path / str(swapped)
-        assert run_command(capfd, "download", *words, f"data_folder={folder}").code == 0
+        succeeds("download", *words, f"data_folder={folder}")
         (corpus,) = folder.glob("corpus-*")
         audit = read_report(corpus)["audit"]
         warnings = audit["train"]["warnings"] + audit["valid"]["warnings"]

@@ -58,7 +58,6 @@ def test_recurrent_models(case):
 def test_transformers(norm):
     """On embeddings + positions, and on the output of each sub-layer before it is added (Vaswani
     2017 §5.4)."""
-    torch.manual_seed(1)
     config = replace(small_config("transformer", ()), norm=norm, attention_dropout=0.0)
     model = build(config, VOCABULARY, VOCABULARY, True).double()
     for parameter in model.parameters():

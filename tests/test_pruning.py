@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from corpora import compose_one
 from torch import nn
 
 from nmt.attention.multi_head import MultiHeadAttention
-from nmt.config.compose import compose_all
 from nmt.models.layers import FeedForward, LayerNorm
 from nmt.models.pruning import can_prune, prune
 from nmt.models.transformer import Transformer
@@ -24,7 +24,7 @@ HALF = {"hidden_size": 16, "num_heads": 2, "feed_forward_size": 24, "decoder_lay
 def configuration(*words: str):
     sizes = ["hidden_size=32", "num_heads=4", "feed_forward_size=48", "positions=rotary"]
     sizes += ["encoder_layers=3", "decoder_layers=3", "dropout=0"]
-    (config,) = compose_all([f"model.{word}" for word in [*sizes, *words]])
+    config = compose_one(*(f"model.{word}" for word in [*sizes, *words]))
     return config.model
 
 
@@ -167,6 +167,6 @@ def test_what_can_be_cut_out(teacher, student, is_possible):
 
 
 def test_only_transformers_can_be_cut():
-    (config,) = compose_all(["model=bahdanau"])
+    config = compose_one("model=bahdanau")
     assert not can_prune(config.model, configuration())
     assert not can_prune(configuration(), config.model)

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from corpora import Trained, run_command
+from corpora import Trained, corpus_of, run_command
 
 from nmt.commands.evaluate import noise
 from nmt.evaluate.verdict import TrainingFigures
@@ -21,22 +21,16 @@ from nmt.training.restore import load_config
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 
 
-@pytest.fixture
-def run(trained: Trained, tmp_path: Path) -> Path:
-    """A copy of the trained run that may be written to."""
-    return Path(shutil.copytree(trained.folder, tmp_path / "runs" / "tiny"))
-
-
-def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, monkeypatch):
+def test_a_corpus_is_only_looked_for(run_copy, capfd, tmp_path, monkeypatch):
     """A stranger's checkpoint could name files to copy and a folder to write to: nothing is built
     for it."""
     monkeypatch.setattr(
         stages, "build_corpus_stage", lambda config: pytest.fail("nothing is built")
     )
-    payload = checkpoint.load(run / "best.safetensors")
+    payload = checkpoint.load(run_copy / "best.safetensors")
     payload["config"] |= {"data_folder": str(tmp_path / "elsewhere")}
-    checkpoint.save(run / "best.safetensors", payload)
-    answer = run_command(capfd, "evaluate", str(run))
+    checkpoint.save(run_copy / "best.safetensors", payload)
+    answer = run_command(capfd, "evaluate", str(run_copy))
     assert (
         answer.code == 2
         and "is not in" in answer.err
@@ -46,19 +40,20 @@ def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, mon
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run, capfd, tmp_path):
-    (corpus,) = (trained.root / "data").glob("corpus-*")
+def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run_copy, capfd, tmp_path):
+    corpus = corpus_of(trained.root)
     copy = Path(shutil.copytree(corpus, tmp_path / "data" / corpus.name))
-    payload = checkpoint.load(run / "best.safetensors")
+    payload = checkpoint.load(run_copy / "best.safetensors")
     payload["config"] |= {"data_folder": str(tmp_path / "data")}
-    checkpoint.save(run / "best.safetensors", payload)
+    checkpoint.save(run_copy / "best.safetensors", payload)
     # where it leads nowhere else
-    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
+    assert run_command(capfd, "evaluate", str(run_copy)).out.splitlines() == trained.lines
 
     def refused() -> None:
-        shutil.rmtree(run / "evaluate", ignore_errors=True)
-        answer = run_command(capfd, "evaluate", str(run))
-        assert answer.code == 2 and "is not in" in answer.err and not (run / "evaluate").exists()
+        shutil.rmtree(run_copy / "evaluate", ignore_errors=True)
+        answer = run_command(capfd, "evaluate", str(run_copy))
+        assert answer.code == 2 and "is not in" in answer.err
+        assert not (run_copy / "evaluate").exists()
 
     (copy / "test.de").unlink()
     (copy / "test.de").symlink_to(corpus / "test.de")
@@ -70,17 +65,17 @@ def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run, capfd,
     refused()
 
 
-def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd):
+def test_a_result_is_reused_only_for_the_same_weights_and_precision(run_copy, capfd, succeeds):
     """A training repeated on another machine may write other weights under the same names."""
-    assert run_command(capfd, "evaluate", str(run)).code == 0
+    succeeds("evaluate", str(run_copy))
     for change in ("nothing", "weights", "precision"):
-        payload = checkpoint.load(run / "best.safetensors")
+        payload = checkpoint.load(run_copy / "best.safetensors")
         if change == "weights":
             payload["model"]["encoder.0.feed_forward.0.bias"] += 0.5
         elif change == "precision":
             payload["config"]["precision"] = "bf16"
-        checkpoint.save(run / "best.safetensors", payload)
-        again = run_command(capfd, "evaluate", str(run))
+        checkpoint.save(run_copy / "best.safetensors", payload)
+        again = run_command(capfd, "evaluate", str(run_copy))
         assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing"), change
 
 
@@ -102,47 +97,47 @@ def test_only_capitals_are_in_the_reference_too():
     assert all(target == pair[1] for source, target in drawn if not source.isupper())
 
 
-def test_another_reference_is_scored_anew(run, capfd, tmp_path):
+def test_another_reference_is_scored_anew(run_copy, capfd, tmp_path):
     files = []
     for option, text in (("--source", SENTENCE), ("--reference", "A boy paints.")):
         path = tmp_path / f"set.{option.strip('-')}"
         path.write_text(f"{text}\n", encoding="utf-8")
         files += [option, str(path)]
-    first = run_command(capfd, "evaluate", str(run), *files)
-    assert run_command(capfd, "evaluate", str(run), *files).out == first.out
-    translated = run_command(capfd, "translate", str(run), SENTENCE).out
+    first = run_command(capfd, "evaluate", str(run_copy), *files)
+    assert run_command(capfd, "evaluate", str(run_copy), *files).out == first.out
+    translated = run_command(capfd, "translate", str(run_copy), SENTENCE).out
     Path(files[-1]).write_text(translated, encoding="utf-8")
-    again = run_command(capfd, "evaluate", str(run), *files)
+    again = run_command(capfd, "evaluate", str(run_copy), *files)
     assert "sentences in" in again.err and "\t100.00\t" in again.out != first.out
 
 
-def test_each_set_is_told_with_its_score_before(trained: Trained, run, tmp_path):
+def test_each_set_is_told_with_its_score_before(trained: Trained, run_copy, tmp_path):
     """Of the weights that a training started from, here worse ones; a gain is positive."""
-    payload = checkpoint.load(run / "best.safetensors")
+    payload = checkpoint.load(run_copy / "best.safetensors")
     payload["model"]["encoder.0.feed_forward.0.bias"] += 0.5
     before = tmp_path / "before.safetensors"
     checkpoint.save(before, payload)
-    (corpus,) = (trained.root / "data").glob("corpus-*")
-    config = load_config(run / "best.safetensors")
+    corpus = corpus_of(trained.root)
+    config = load_config(run_copy / "best.safetensors")
     figures = TrainingFigures(pairs=240, passes=1.0, minutes=None, is_rising=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "judge_trained", lambda *_: None)
-        path = run / "best.safetensors"
+        path = run_copy / "best.safetensors"
         found = scoring.score_trained(path, corpus, ["test"], config.decode, figures, before)
     [result] = found
-    stored = json.loads((run / "evaluate" / "test-before" / "result.json").read_text("utf-8"))
+    stored = json.loads((run_copy / "evaluate" / "test-before" / "result.json").read_text("utf-8"))
     assert result.before == stored["bleu"] != result.bleu
     said = re.search(r"before ([\d.]+) \(([+-][\d.]+)\)", result.line())
     assert said and float(said[1]) == pytest.approx(result.before, abs=0.006)
     assert float(said[2]) == pytest.approx(result.bleu - result.before, abs=0.006)
 
 
-def test_a_result_of_another_beam_is_stored_beside_that_of_the_run(run, capfd):
-    first = run_command(capfd, "evaluate", str(run))
-    assert run_command(capfd, "evaluate", str(run), "--beam", "3").code == 0
-    again = run_command(capfd, "evaluate", str(run))
+def test_a_result_of_another_beam_is_stored_beside_that_of_the_run(run_copy, capfd, succeeds):
+    first = run_command(capfd, "evaluate", str(run_copy))
+    succeeds("evaluate", str(run_copy), "--beam", "3")
+    again = run_command(capfd, "evaluate", str(run_copy))
     assert again.out == first.out and "sentences in" not in again.err
-    assert (run / "evaluate" / "test-beam-3" / "result.json").exists()
+    assert (run_copy / "evaluate" / "test-beam-3" / "result.json").exists()
 
 
 def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
@@ -169,7 +164,7 @@ def test_scores_of_other_weights_are_not_those_of_a_run(tmp_path):
     assert results.stored_scores(tmp_path, models) == {}
 
 
-def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
+def test_translations_go_to_a_pipe(trained: Trained, capfd, succeeds, tmp_path):
     expected = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     os.mkfifo(tmp_path / "pipe")
     lines: list[str] = []
@@ -186,16 +181,15 @@ def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
         str(tmp_path / "pipe"),
         SENTENCE,
     ]
-    assert run_command(capfd, *words).code == 0
+    succeeds(*words)
     reader.join(10)
     assert lines == [expected]
 
 
-def test_a_file_name_that_is_no_utf8_can_be_scored(trained: Trained, run, capfd, tmp_path):
+def test_a_file_name_that_is_no_utf8_can_be_scored(run_copy, succeeds, tmp_path):
     paths = [tmp_path / os.fsdecode(f"caf\xe9.{side}".encode("latin-1")) for side in ("de", "en")]
     for path in paths:
         path.write_text(f"{SENTENCE}\n", encoding="utf-8")
-    answer = run_command(
-        capfd, "evaluate", str(run), "--source", str(paths[0]), "--reference", str(paths[1])
-    )
-    assert answer.code == 0 and answer.out.startswith("caf?.de\t")
+    files = ["--source", str(paths[0]), "--reference", str(paths[1])]
+    answer = succeeds("evaluate", str(run_copy), *files)
+    assert answer.out.startswith("caf?.de\t")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpora import write_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_batches import Texts
@@ -137,10 +138,9 @@ def test_a_pair_has_placeholders_for_what_stands_on_both_sides():
 
 
 def train(folder: Path, sources: list[str], targets: list[str]) -> Tokenizers:
-    for side, lines in (("de", sources), ("en", targets)):
-        (folder / side).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    files = write_pairs(folder, "train", list(zip(sources, targets, strict=True)))
     config = TokenizerConfig("unigram", 310, True, True, 1.0, False, 256, protect=True)
-    train_tokenizers(config, folder / "de", folder / "en", folder)
+    train_tokenizers(config, *files, folder)
     return Tokenizers.load(folder)
 
 

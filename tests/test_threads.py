@@ -253,7 +253,6 @@ def softmaxes() -> tuple[nn.Module, nn.Module, Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("make", [layer_norms, softmaxes])
 def test_gradients_are_pytorchs_with_the_same_bits_in_any_number_of_threads(make, dtype):
-    torch.manual_seed(1)
     ours, theirs, inputs = make()
     inputs = inputs.to(dtype)
     gradient = torch.randn(inputs.shape)

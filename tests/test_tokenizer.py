@@ -43,15 +43,13 @@ def config(
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("corpus")
-    write_pairs(folder, "train", PAIRS)
-    return folder / "train.de", folder / "train.en"
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_pairs(tmp_path_factory.mktemp("corpus"), "train", PAIRS)
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
-def tokenizer(request: pytest.FixtureRequest, files: tuple[Path, Path]) -> Tokenizer:
-    return Tokenizer(train_sentencepiece(config(request.param), list(files)), lowercase=False)
+def tokenizer(request: pytest.FixtureRequest, files: list[Path]) -> Tokenizer:
+    return Tokenizer(train_sentencepiece(config(request.param), files), lowercase=False)
 
 
 def assert_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
@@ -161,7 +159,7 @@ for algorithm in ("unigram", "bpe"):
 
 
 def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(
-    files: tuple[Path, Path],
+    files: list[Path],
 ) -> None:
     command = [sys.executable, "-c", ANOTHER_PROCESS, *map(str, files)]
     root = Path(__file__).parents[1]
@@ -174,25 +172,25 @@ def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(
 
 
 def test_a_large_corpus_is_thinned_evenly(
-    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources, targets = zip(*PAIRS, strict=True)
-    assert list(training_lines(list(files), False)) == [*sources, *targets]
+    assert list(training_lines(files, False)) == [*sources, *targets]
     monkeypatch.setattr("nmt.data.train_tokenizer.MAX_LINES", 40)  # of 96 lines: every third
-    assert list(training_lines(list(files), False)) == [*sources[::3], *targets[::3]]
+    assert list(training_lines(files, False)) == [*sources[::3], *targets[::3]]
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm: str) -> None:
+def test_the_size_an_error_names_is_possible(files: list[Path], algorithm: str) -> None:
     with pytest.raises(UserError, match="tokenizer.vocabulary_size=100 is too small") as caught:
-        train_sentencepiece(config(algorithm, 100), list(files))
+        train_sentencepiece(config(algorithm, 100), files)
     match = re.search(r"give at least (\d+)", str(caught.value))
     assert match and "train.de" in str(caught.value)
     named = int(match[1])
-    model = train_sentencepiece(config(algorithm, named), list(files))
+    model = train_sentencepiece(config(algorithm, named), files)
     assert Tokenizer(model, False).size == named
     with pytest.raises(UserError):
-        train_sentencepiece(config(algorithm, named - 1), list(files))
+        train_sentencepiece(config(algorithm, named - 1), files)
 
 
 def test_lines_sentencepiece_would_not_take(tmp_path: Path) -> None:
@@ -262,7 +260,7 @@ def test_unknown_characters_in_a_row_are_one_piece_of_a_sample(dropout):
 
 @pytest.mark.parametrize("tags", [["<2fr>"], ["<de2fr>", "<bt>"]])
 def test_a_tag_before_a_sentence_in_capitals_is_shown_as_it_is(tags, files):
-    model = train_sentencepiece(config("unigram", 320), list(files), tags)
+    model = train_sentencepiece(config("unigram", 320), files, tags)
     tokenizer = Tokenizer(model, lowercase=False)
     ids = Encoded(tokenizer.encode(f"{' '.join(tags)} ein apfel"), capitals=True)
     shown = tokenizer.pieces(ids)

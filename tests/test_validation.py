@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import composed, small_config
+from corpora import write_pairs
 from torch.nn import functional
 
 from nmt.config.schema import TokenizerConfig
@@ -33,10 +34,7 @@ for count in range(2, 12):
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> ParallelDataset:
-    for number, language in enumerate(("de", "en")):
-        text = "".join(f"{pair[number]}\n" for pair in PAIRS)
-        (tmp_path / f"valid.{language}").write_text(text, encoding="utf-8")
-    files = (tmp_path / "valid.de", tmp_path / "valid.en")
+    files = write_pairs(tmp_path, "valid", PAIRS)
     config = TokenizerConfig("unigram", 64, False, False, 1.0, False, 256, protect=True)
     train_tokenizers(config, *files, tmp_path)
     write_datasets(Tokenizers.load(tmp_path), tmp_path, "de", "en", ["valid"], 256, tmp_path)

@@ -2,13 +2,12 @@
 the verdict stands."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from corpora import Trained, run_command
+from corpora import Trained, corpus_of, run_command, write_lines
 
 import nmt
 from nmt.evaluate.metrics import Translated, score
@@ -172,7 +171,7 @@ def test_a_score_rises_while_the_last_quarter_still_brings_a_part(scores, direct
 def test_figures_by_hand(tmp_path):
     """Of four sentences one has an invented word, one a word twice, one the source's word."""
     lines = ["Anna sees the sea ."] * 2 + ["see you", "Kiel is far"]
-    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in lines))
+    write_lines(tmp_path / "train.en", lines)
     text = TrainingText.read(tmp_path / "train.en")
     assert text.frequent == list(dict.fromkeys(lines))
     translated = Translated(
@@ -225,7 +224,7 @@ def test_a_verdict_belongs_to_its_weights(tmp_path):
 )
 def test_a_run_is_judged_by_what_is_new(sets, measured, trained: Trained, tmp_path, monkeypatch):
     """By the validation set where nothing else is; not where it was trained on all new pairs."""
-    (corpus,) = (trained.root / "data").glob("corpus-*")
+    corpus = corpus_of(trained.root)
     run = replace(nmt.load("tiny", run_folder=trained.runs), folder=tmp_path)
     of_corpus = scoring.corpus_set(run.config, corpus, "test")
     test_sets = [replace(of_corpus, name=name) for name in sets]
@@ -246,17 +245,16 @@ def test_a_run_is_judged_by_what_is_new(sets, measured, trained: Trained, tmp_pa
 
 
 @pytest.fixture
-def judged(trained: Trained, tmp_path: Path) -> Path:
+def judged(run_copy: Path) -> Path:
     """A copy of the trained run that was found unfit."""
-    run = Path(shutil.copytree(trained.folder, tmp_path / "runs" / "tiny"))
-    weights = [nmt.load("tiny", run_folder=run.parent).provenance["models"][0]["weights"]]
+    weights = [nmt.load("tiny", run_folder=run_copy.parent).provenance["models"][0]["weights"]]
     bad = READ["Tatoeba fr-en, 900 updates"][0]
-    write_verdict(run, weights, judge([bad], SHORT), [bad], SHORT)
-    return run
+    write_verdict(run_copy, weights, judge([bad], SHORT), [bad], SHORT)
+    return run_copy
 
 
 @pytest.mark.parametrize("command", ["translate", "translate --document", "align", "backtranslate"])
-def test_every_command_that_translates_says_once_what_is_unfit(command, judged, tmp_path, capfd):
+def test_every_command_that_translates_says_once_what_is_unfit(command, judged, tmp_path, succeeds):
     (tmp_path / "in.html").write_text(f"<p>{SENTENCE}</p>")
     (tmp_path / "in.txt").write_text(f"{SENTENCE}\n")
     verb, *options = command.split()
@@ -267,8 +265,7 @@ def test_every_command_that_translates_says_once_what_is_unfit(command, judged, 
         "backtranslate": [str(tmp_path / "in.txt"), "--output", str(tmp_path / "out")],
     }
     words = [verb, "tiny", "--runs", str(judged.parent), *options, *inputs[command]]
-    answer = run_command(capfd, *words)
-    assert answer.code == 0
+    answer = succeeds(*words)
     assert answer.err.count("ot usable yet") == 1
     assert "usable" not in answer.out
 
@@ -280,7 +277,7 @@ def test_nothing_is_said_of_other_weights(judged, capfd):
     assert "usable" not in run_command(capfd, *words).err
 
 
-def test_the_verdict_stands_where_a_run_is_described(judged, tmp_path, capfd):
+def test_the_verdict_stands_where_a_run_is_described(judged, tmp_path, capfd, succeeds):
     where = ["--runs", str(judged.parent)]
     listed = run_command(capfd, "list", *where).out.rstrip("\n").split("\t")
     assert listed[-1] == Level.UNFIT.short
@@ -288,7 +285,7 @@ def test_the_verdict_stands_where_a_run_is_described(judged, tmp_path, capfd):
     assert f"fit for\t{sentence}\n" in run_command(capfd, "info", "tiny", *where).out
     folder = tmp_path / "hf"
     words = ["export", "tiny", *where, "--format", "hf", "--output", str(folder)]
-    assert run_command(capfd, *words).code == 0
+    succeeds(*words)
     assert sentence in (folder / "README.md").read_text()
     assert json.loads((folder / "provenance.json").read_text())["fit_for"] == sentence
 
@@ -302,13 +299,12 @@ def test_a_training_ends_with_its_verdict(trained: Trained):
 
 
 def test_scores_are_a_table_on_a_terminal_and_lines_elsewhere(
-    trained: Trained, tmp_path, capfd, monkeypatch
+    trained: Trained, run_copy, capfd, monkeypatch
 ):
-    run = Path(shutil.copytree(trained.folder, tmp_path / "runs" / "tiny"))
-    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
+    assert run_command(capfd, "evaluate", str(run_copy)).out.splitlines() == trained.lines
     for module in ("nmt.commands", "nmt.commands.output"):
         monkeypatch.setattr(f"{module}.is_terminal", lambda: True)
-    header, row = run_command(capfd, "evaluate", str(run)).out.splitlines()
+    header, row = run_command(capfd, "evaluate", str(run_copy)).out.splitlines()
     name, bleu, chrf, signature, _ = trained.lines[0].split("\t")
     assert header.split()[:4] == ["set", "n", "BLEU", "chrF"]
     assert row.split() == [name, "12", bleu, chrf, signature]
