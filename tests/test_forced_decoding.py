@@ -11,13 +11,13 @@ from conftest import VOCABULARY
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.attention.rollout import rollout
 from nmt.config.schema import DecodeConfig
 from nmt.data.text_filter import Encoded
-from nmt.data.tokenizer import EOS, PAD, Tokenizers
+from nmt.data.tokenizer import BOS, EOS, Tokenizers
 from nmt.decode import forced_decoding
 from nmt.decode.forced_decoding import (
     AttentionRecord,
-    force_decode,
     pair_batches,
     pair_chunks,
 )
@@ -29,7 +29,6 @@ from nmt.evaluate.extraction import (
     layer_candidates,
     max_pieces_per_side,
 )
-from nmt.models.base import DecoderOutput, EncoderDecoder, Memory
 
 PAIRS = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 12)).map(
@@ -144,56 +143,6 @@ def test_windows_keep_the_order_within_bounds(pairs, most, cells):
         assert len(window) == most or size > cells
 
 
-class FixedWeights(EncoderDecoder):
-    """A model with given attention weights; one layer, one head, no padding."""
-
-    def __init__(self, encoder, decoder, cross) -> None:
-        super().__init__()
-        self.fixed_weights = [
-            torch.tensor(part)[None, None, None] for part in (encoder, decoder, cross)
-        ]
-        self.output = torch.nn.Linear(2, 8)
-
-    def encode(self, source, mask, weights=False):
-        return Memory(
-            torch.zeros(len(source), source.size(1), 2),
-            mask,
-            {},
-            self.fixed_weights[0] if weights else None,
-        )
-
-    def start(self, memory):
-        return {}
-
-    def decode(self, target, state, memory, weights=False):
-        hidden = torch.zeros(*target.shape, 2)
-        p_t = torch.arange(target.size(1))[None] * 0.5
-        if not weights:
-            return DecoderOutput(hidden, None, {})
-        return DecoderOutput(hidden, self.fixed_weights[2], {}, self.fixed_weights[1], p_t)
-
-
-def test_a_record_has_rollout_and_p_t():
-    """R = ½ (A + I) = [[½ ½] [0 1]]; X = ½ C R, rows divided by their sums: (1 0) → (½ ½), (0 1) →
-    (0 1)."""
-    model = FixedWeights(
-        [[0.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]
-    )
-    record = translator_of(model).force_decode(([5], [6]))
-    assert record.rollout is not None and record.p_t is not None
-    np.testing.assert_allclose(record.rollout, [[0.5, 0.5], [0.0, 1.0]])
-    np.testing.assert_allclose(record.read("rollout", 0, None), record.rollout)
-    np.testing.assert_allclose(record.read("mean", 0, None), [[1.0, 0.0], [0.0, 1.0]])
-    np.testing.assert_allclose(record.p_t, [0.0, 0.5])
-    source = torch.tensor([[5, EOS]])
-    target = torch.tensor([[6, PAD]])
-    assert force_decode(model, source, None, target, target, weights=False)[1:] == (
-        None,
-        None,
-        None,
-    )
-
-
 def test_the_mean_of_layers_by_hand():
     """Two layers of two heads over one word and </s>; -2 counts from the top, and a layer too high
     is the last."""
@@ -204,8 +153,11 @@ def test_the_mean_of_layers_by_hand():
     assert record.layer_weights((0, 1), None).tolist() == [[0.5, 0.5]]
     assert layer_candidates(3) == [0, 1, 2, (1, 2), (0, 1, 2)]
     assert absolute_layers((-1, -2), 3) == (2, 1)
+    assert record.read("mean", (0, 1), None).tolist() == [[0.5, 0.5]]
     with pytest.raises(UserError, match="needs the weights of self-attention"):
         record.read("rollout", 0, None)
+    record.rollout = weights[0, 0]
+    assert record.read("rollout", 0, None).tolist() == [[1.0, 0.0]]
 
 
 def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
@@ -222,10 +174,19 @@ def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
         learned.force_decode(([5] * 600, [6]))
 
 
-def test_a_model_describes_its_recorded_attention(name, small_model):
+def test_a_record_has_the_attention_that_its_model_describes(name, small_model):
     """num_layers, num_heads and has_rollout are those of a record; window_reach goes with p_t."""
     model = small_model(name)
     record = translator_of(model).force_decode(([5, 6], [7]))
+    memory = model.encode(torch.tensor([[5, 6, EOS]]), None, model.has_attention)
+    target = torch.tensor([[BOS, 7]])
+    decoded = model.decode(target, model.start(memory), memory, model.has_attention)
+    wanted = {"weights": decoded.weights, "p_t": decoded.p_t}
+    if model.has_rollout:
+        wanted["rollout"] = rollout(memory.weights, decoded.self_weights, decoded.weights)
+    for part, of_batch in wanted.items():
+        if of_batch is not None:
+            np.testing.assert_allclose(getattr(record, part), of_batch[0].detach(), atol=1e-6)
     assert (model.num_layers, model.num_heads) == (record.num_layers, record.num_heads)
     assert model.has_attention == (record.weights is not None)
     assert model.has_rollout == (record.rollout is not None)

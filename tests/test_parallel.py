@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from corpora import Trained
 from tensors import queries
 
 from nmt.data.text_filter import Encoded
@@ -22,6 +23,11 @@ from nmt.errors import UserError
 from nmt.runs.run import load
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@pytest.fixture
+def translator(trained: Trained) -> Translator:
+    return load([trained.folder / "best.safetensors"]).translator
 
 
 def test_results_come_back_in_order():
@@ -68,12 +74,11 @@ def test_the_work_of_a_killed_process_is_done_again(tmp_path, caplog):
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_lines_whose_search_kills_are_named(trained, monkeypatch):
+def test_lines_whose_search_kills_are_named(translator, monkeypatch):
     """As if memory ran out in the search of the two longest lines; the chunk before them has been
     answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
     monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 6)
-    translator = load([trained.folder / "best.safetensors"]).translator
     translator = replace(translator, num_processes=2)
     parent = os.getpid()
     search_batch = Translator.search_batch
@@ -119,9 +124,8 @@ def test_children_end_with_their_parent():
     assert 1 <= len(children) <= 2 and time.monotonic() - began < 30
 
 
-def test_several_processes_translate_as_one_does(trained, monkeypatch):
+def test_several_processes_translate_as_one_does(translator, monkeypatch):
     """Batches become smaller, so that every process gets some; the n best and their order stay."""
-    translator = load([trained.folder / "best.safetensors"]).translator
     random = np.random.default_rng(1)
     lengths = random.integers(1, 20, 60)
     sentences = queries(random.integers(EOS + 1, 90, length) for length in lengths)
@@ -143,9 +147,21 @@ def test_several_processes_translate_as_one_does(trained, monkeypatch):
     assert translator.search([]) == []
 
 
-def test_a_batch_may_begin_with_other_pieces_in_each_sentence(trained):
+def test_a_line_is_reported_with_its_last_part(translator):
+    """Lines that need no search are done at once; the others batch by batch, here one sentence or
+    part each."""
+    decode = replace(translator.decode, batch_tokens=1)
+    translator = replace(translator, decode=decode, num_processes=2, max_pieces=8)
+    long = "Mein Bruder sucht kein Brot und eine Frau kauft zwei Bücher."
+    lines = ["Ein Junge malt.", "", long, "Ja.", "Ein Junge."]
+    reports: list[int] = []
+    found = list(translator.translate(lines, reports.append))
+    assert any(each.parts for each in found) and sum(reports) == len(lines)
+    assert reports[0] == 1 and len(reports) > len(lines)  # the blank line
+
+
+def test_a_batch_may_begin_with_other_pieces_in_each_sentence(translator):
     """Those that begin alike are searched together, each within its own limit."""
-    translator = load([trained.folder / "best.safetensors"]).translator
     decode = replace(translator.decode, max_length_ratio=0.2, max_length_extra=0)
     translator = replace(translator, decode=decode)
     beginnings = [(7, 8, 9), (), (7,), (8,), ()]
@@ -160,8 +176,7 @@ def test_a_batch_may_begin_with_other_pieces_in_each_sentence(trained):
 
 
 @pytest.mark.parametrize("is_forced", [False, True])
-def test_a_batch_too_large_for_the_memory_is_searched_in_halves(trained, monkeypatch, is_forced):
-    translator = load([trained.folder / "best.safetensors"]).translator
+def test_a_batch_too_large_for_the_memory_is_searched_in_halves(translator, monkeypatch, is_forced):
     sentences = []
     for number in range(7):
         template = [(EOS + 1 + number,)] * (1 + number) if is_forced else None
@@ -181,8 +196,7 @@ def test_a_batch_too_large_for_the_memory_is_searched_in_halves(trained, monkeyp
     ]
 
 
-def test_a_batch_has_at_most_so_many_positions_of_all_hypotheses(trained):
-    translator = load([trained.folder / "best.safetensors"]).translator
+def test_a_batch_has_at_most_so_many_positions_of_all_hypotheses(translator):
     sentences = queries([EOS + 1] * length for length in (3, 30, 8, 200, 1, 8, 8, 5, 12))
     for beam, sampling in ((1, None), (4, None), (1, Sampling(4))):
         decode = replace(translator.decode, beam=beam, batch_tokens=160)

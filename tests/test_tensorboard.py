@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from corpora import lines_of
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
@@ -58,20 +59,6 @@ def test_everything_can_be_read_back(tmp_path):
     assert hparams["model.hidden_size"].number_value == 512 and hparams["name"].string_value == "x"
     assert hparams["betas"].string_value == "[0.9]" and hparams["max"].string_value == "None"
     assert [metric.name.tag for metric in experiment.experiment.metric_infos] == ["test/bleu"]
-
-
-def test_a_resumed_run_replaces_the_steps_it_repeats(tmp_path):
-    first = TensorBoardLogger(tmp_path)
-    for step in (1, 2, 3, 4):
-        first.scalars({"loss": float(step)}, step)
-    first.close()
-    [file] = tmp_path.iterdir()
-    # TensorBoard reads files by their seconds
-    file.rename(re.sub(r"tfevents\.\d+", "tfevents.1000000000", str(file)))
-    second = TensorBoardLogger(tmp_path, purge_step=3)
-    second.scalars({"loss": 30.0}, 3)
-    second.close()
-    assert curve(tmp_path, "loss") == [(1, 1), (2, 2), (3, 30)]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by TensorBoard's own imports
@@ -140,7 +127,7 @@ def test_a_log_file_says_how_the_work_ended(logger_nmt, tmp_path, error):
         if error:
             raise error
     logger_nmt.info("after")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = lines_of(path)
     assert lines[0] == "before" and "begins" in lines[1]
     assert lines[2].endswith("in the middle")
     wanted = {None: "ended", UserError: "too", KeyboardInterrupt: "ended by KeyboardInterrupt"}
