@@ -4,14 +4,21 @@ folder is correct."""
 import re
 import shutil
 import signal
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from corpora import RECURRENT, TRANSFORMER, Trained, run_command, small, write_corpus
+from corpora import (
+    RECURRENT,
+    TRANSFORMER,
+    Trained,
+    corpus_of,
+    lines_of,
+    run_command,
+    small,
+    write_corpus,
+)
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.config import presets
@@ -19,9 +26,9 @@ from nmt.corpus.checksums import write_manifest
 from nmt.data.augmentation import Noise
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
-from nmt.models.dropout import Dropout
-from nmt.training import checkpoint, distributed, schedule
+from nmt.training import checkpoint
 from nmt.training.schedule import TimeBudget
+from nmt.training.train_step import TrainStep
 from nmt.view.progress import Progress
 
 EVERYTHING = [
@@ -205,30 +212,6 @@ def record_learning_rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return rates
 
 
-@pytest.mark.parametrize(
-    ("steps", "r_drop", "dropout"), [(12, 0, 0.0), (12, 1, presets.LEAST_DROPOUT), (40, 0, 0.3)]
-)
-def test_a_dropout_that_is_left_open_follows_from_the_passes(
-    steps, r_drop, dropout, train, folder, monkeypatch
-):
-    """Here the 12 and 40 updates are few and many passes; the model has it from the first update
-    on. R-Drop needs some."""
-    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.0), (1.0, 0.3)])
-    seen = set()
-    real = Dropout.forward
-
-    def forward(self: Dropout, *given: torch.Tensor) -> torch.Tensor:
-        if self.training:
-            seen.add(self.probability)
-        return real(self, *given)
-
-    monkeypatch.setattr(Dropout, "forward", forward)
-    words = [*RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}"]
-    name = f"open{r_drop}"
-    assert train(name, *words, f"train.r_drop={r_drop}").code == 0
-    assert seen == {dropout} and train_state(folder(name))["dropout"] == dropout
-
-
 def test_other_limits_before_the_first_validation_decide_anew(train, folder, monkeypatch):
     """Interrupted before the minutes were converted, and continued with a number of updates."""
     monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.0), (1.0, 0.3)])
@@ -308,44 +291,6 @@ def test_a_folder_of_another_training_is_refused(train, folder):
 
 
 @pytest.fixture
-def seconds_per_update(monkeypatch) -> Callable[[float], None]:
-    """seconds_per_update(S): processes read a clock by which updates take S seconds; each reads it
-    twice."""
-    monkeypatch.setattr(schedule, "MIN_UPDATES", 20)
-
-    def set_clock(seconds: float) -> None:
-        monkeypatch.setattr(
-            distributed, "time", SimpleNamespace(monotonic=count(0.0, seconds / 2).__next__)
-        )
-
-    set_clock(0.01)
-    return set_clock
-
-
-@pytest.mark.slow
-def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_update):
-    """Interrupted before: estimated anew. Afterwards the number is kept, however slow the rest
-    is."""
-    words = ["train.max_minutes=0.03", "train.validate_every=1000"]
-    with monkeypatch.context() as patch:
-        at_update(patch, 10, 45)
-        assert train("minutes", *words).code == 130
-        assert train_state(folder("minutes"))["total_steps"] is None
-        answer = train("minutes", *words)
-    assert "updates fit into 0.03 minutes" in answer.err and answer.code == 130
-    total = train_state(folder("minutes"))["total_steps"]
-    assert 100 < total < 10 + 1.8 / 0.01
-    seconds_per_update(1.0)
-    answer = train("minutes", *words)
-    assert answer.code == 0 and "fit into" not in answer.err
-    state = train_state(folder("minutes"))
-    assert state["step"] == state["total_steps"] == total
-    answer = train("minutes", *words, "train.max_minutes=0.02")
-    assert answer.code == 0 and f"already trained: {total} updates" in answer.err
-    assert train_state(folder("minutes")) == state
-
-
-@pytest.fixture
 def copied(trained: Trained, tmp_path, capfd):
     """copied(WORD …): the command of the trained run once more, changed, on a copy of its
     folders."""
@@ -385,22 +330,30 @@ def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
     answer = copied(*moved)
     assert answer.code == 0 and "already trained" in answer.err, "the same text elsewhere"
     path = tmp_path / "moved" / "train.de"
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = lines_of(path)
     lines[3] = "Mein Bruder malt zwei Bücher im Garten."
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     answer = copied(*moved)
     assert answer.code == 2 and "the corpus (was" in answer.err
 
 
-def test_weights_that_are_not_finite_are_never_the_best(train, folder):
-    """A validation follows the update after which they are not finite."""
-    words = ["optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1"]
+def test_weights_that_are_not_finite_are_never_the_best(train, folder, monkeypatch):
+    """The training goes back to the validation before."""
+    real = TrainStep.update
+
+    def update(step: TrainStep) -> dict[str, float]:
+        figures = real(step)
+        if step.state.step == 2:
+            step.model.output.weight.data.fill_(torch.nan)
+        return figures
+
+    monkeypatch.setattr(TrainStep, "update", update)
+    words = [*RECURRENT, "train.max_steps=3", "train.validate_every=1"]
     answer = train("not-finite", *words)
-    assert answer.code == 2 and "Traceback" not in answer.err
-    assert ("corpus lines" in answer.err) == ("gradient norm" in answer.err), (
-        "a validation has no batch of training"
-    )
-    for path in folder("not-finite").glob("*.safetensors"):
+    assert answer.code == 0 and "goes on with the weights of update 1" in answer.err
+    paths = list(folder("not-finite").glob("*.safetensors"))
+    assert folder("not-finite") / "best.safetensors" in paths
+    for path in paths:
         model = comparable(path)["model"]
         assert all(tensor.isfinite().all() for tensor in model.values()), path.name
 
@@ -451,6 +404,13 @@ def test_best_and_average(trained: Trained, capfd, tmp_path):
     ]
 
 
+def test_the_log_of_a_run_has_its_messages_with_their_times(trained: Trained):
+    """How the log of other work ends: test_tensorboard.py."""
+    first, *_, last = lines_of(trained.folder / "train.log")
+    for line, end in ((first, "begins"), (last, "ended")):
+        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line) and end in line
+
+
 def events_of(folder: Path) -> EventAccumulator:
     unlimited = {"images": 0, "tensors": 0, "scalars": 0}
     return EventAccumulator(str(folder / "tensorboard"), size_guidance=unlimited).Reload()
@@ -487,12 +447,12 @@ def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
         assert steps_of(events.Images(tag)) == [50, 60, 100, 120]
     table = events.Tensors("translations/text_summary")
     assert steps_of(table) == [60, 120]
-    first = (trained.root / "corpus" / "valid.de").read_text(encoding="utf-8").splitlines()[0]
+    first = lines_of(trained.root / "corpus" / "valid.de")[0]
     assert first in table[-1].tensor_proto.string_val[0].decode()
 
 
 @each_model(quick="hard")
-def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monkeypatch):
+def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, succeeds, monkeypatch):
     """The error rate is that of `valid.align`, at every picture; one sentence loops, and its
     picture stays small."""
     words = small(
@@ -503,8 +463,8 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
         "data.test=null",
     )
     words += ["train.max_steps=6", "train.validate_every=4", "train.log_sentences=1"]
-    assert run_command(capfd, "download", *words).code == 0
-    [corpus] = (tmp_path / "data").glob("corpus-*")
+    succeeds("download", *words)
+    corpus = corpus_of(tmp_path)
     (corpus / "valid.align").write_text("0-0 1-1\n" * 16, encoding="utf-8")
     write_manifest(corpus)
 
@@ -516,7 +476,7 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
     found = []
     for name, early in (("with", {2, 3, 5}), ("without", set())):
         monkeypatch.setattr("nmt.training.trainer.EARLY_UPDATES", early)
-        assert run_command(capfd, "train", *words, f"name={name}").code == 0
+        succeeds("train", *words, f"name={name}")
         found.append(tmp_path / "runs" / name)
     assert_same_runs(*found)
     events = events_of(found[0])
@@ -547,10 +507,10 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
     assert tags["images"] == [f"alignment/{number}/reference" for number in range(1, 5)]
 
 
-def test_sets_that_say_little_are_warned_of(tmp_path, capfd):
+def test_sets_that_say_little_are_warned_of(tmp_path, succeeds):
     """The 95 % interval of BLEU is about ±70 / √sentences."""
     corpus = write_corpus(tmp_path / "corpus", train=8, valid=25, test=200)
     words = ["train.max_steps=1", "train.batch_tokens=100000", "train.max_epochs=null"]
-    answer = run_command(capfd, "train", *small(tmp_path, corpus, *words))
-    assert answer.code == 0 and "valid has 25 pairs" in answer.err and "14 points" in answer.err
+    answer = succeeds("train", *small(tmp_path, corpus, *words))
+    assert "valid has 25 pairs" in answer.err and "14 points" in answer.err
     assert "test has" not in answer.err and "passes over" not in answer.err
