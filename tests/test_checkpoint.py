@@ -2,14 +2,12 @@
 is read."""
 
 import math
-from random import Random
 
 import pytest
 import torch
-from corpora import Trained
+from corpora import Trained, compose_one
 from safetensors.torch import load_file
 
-from nmt.config.compose import compose_all
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
@@ -29,7 +27,7 @@ def payload(**model: torch.Tensor) -> dict:
     return {"format": checkpoint.FORMAT, "model": model} | entries
 
 
-def test_a_file_is_read_as_it_was_written_and_every_flipped_bit_is_noticed(tmp_path):
+def test_a_file_is_read_as_it_was_written_and_all_damage_is_noticed(tmp_path):
     tensors = {
         "b": torch.arange(6.0).view(2, 3),
         "a": torch.tensor(7),
@@ -54,18 +52,8 @@ def test_a_file_is_read_as_it_was_written_and_every_flipped_bit_is_noticed(tmp_p
         with pytest.raises(DamagedCheckpoint, match="damaged"):
             checkpoint.load(path)
         content[bit // 8] ^= 1 << bit % 8
-
-
-@pytest.mark.parametrize("name", ["best", "last", "average"])
-def test_a_damaged_checkpoint_is_named(trained: Trained, tmp_path, name):
-    """With a flipped bit, and cut short anywhere."""
-    path = tmp_path / f"{name}.safetensors"
-    content = (trained.folder / path.name).read_bytes()
-    flipped = bytearray(content)
-    flipped[Random(1).randrange(len(content))] ^= 8
-    sizes = (0, 7, 8, 31, 32, 500, len(content) - 33, len(content) - 1)
-    for damaged in (flipped, *(content[:size] for size in sizes)):
-        path.write_bytes(damaged)
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
         with pytest.raises(DamagedCheckpoint, match=str(path)):
             checkpoint.load(path)
 
@@ -87,7 +75,7 @@ def test_the_tokenizers_of_a_file_are_those_that_were_packed(vocabularies, tmp_p
         Tokenizer(models[0], True, {"<2de>": [5]}, ["#a"]),
         Tokenizer(models[1], True, {"": [6, 7]}, ["#b", "#c"]),
     )
-    config = compose_all([])[0]
+    config = compose_one()
     packed = checkpoint.common_entries(config, given, "text") | {"model": {}, "origin": "update 1"}
     checkpoint.save(tmp_path / "one", packed)
     stored = checkpoint.load(tmp_path / "one")["tokenizers"]

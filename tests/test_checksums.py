@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from corpora import write_corpus
+from corpora import compose_one, write_corpus
 
-from nmt.config.compose import FREE, compose_all
+from nmt.config.compose import FREE
 from nmt.config.schema import Config
 from nmt.corpus.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data import dataset, write_ids
@@ -29,7 +29,7 @@ def words(root: Path) -> list[str]:
 
 
 def settings(root: Path) -> Config:
-    return compose_all(words(root))[0]
+    return compose_one(*words(root))
 
 
 @pytest.fixture(scope="module")
@@ -149,19 +149,6 @@ def test_the_remedy_is_one(use, tmp_path):
     assert {path: (root / path).read_bytes() for path in before} == before
 
 
-def test_a_shard_is_opened_only_when_it_is_read(use, built, tmp_path, monkeypatch):
-    folders = build_stages(settings(tmp_path / "data"))
-    for path in folders.ids.glob("train-*.arrow"):
-        size = path.stat().st_size
-        path.write_bytes(b"x" * size)
-    pairs = open_training_pairs(build_stages(settings(tmp_path / "data")).ids)
-    assert len(pairs) > 100 and sum(
-        int(pairs.length_runs(number).rows.sum()) for number in range(3)
-    ) == len(pairs)
-    with pytest.raises(UserError, match="train-00001.arrow is damaged"):
-        pairs.shard(1)
-
-
 def test_any_number_of_processes_writes_the_same_ids(use, tmp_path, monkeypatch):
     folders = build_stages(settings(tmp_path / "data"))
     monkeypatch.setattr(write_ids, "ROWS", 17)
@@ -204,11 +191,11 @@ def only_names(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_links_are_asked_for_where_only_the_files_can_have_them(tmp_path):
     """The phrasebook has its own, which are found when it is written."""
     guided = ["train.guided_alignment=1"]
-    config = compose_all([*words(tmp_path / "data"), *guided])[0]
+    config = compose_one(*words(tmp_path / "data"), *guided)
     with pytest.raises(UserError, match="beside its two files"):
         stages.build_corpus_stage(config)
     own = ["data=phrasebook", f"data_folder={tmp_path / 'data'}", *guided]
-    assert stages.build_corpus_stage(compose_all(own)[0]).parent == tmp_path / "data"
+    assert stages.build_corpus_stage(compose_one(*own)).parent == tmp_path / "data"
 
 
 ALL = {"corpus", "tokenizer", "ids"}
@@ -262,7 +249,7 @@ def test_a_stage_goes_by_all_that_it_depends_on(tmp_path, monkeypatch, word, ren
     elif word == "shards":
         monkeypatch.setattr(dataset, "PAIRS_PER_SHARD", 100)
     else:
-        config = compose_all([*words(tmp_path / "data"), word])[0]
+        config = compose_one(*words(tmp_path / "data"), word)
     after = build_stages(config, synthetic=synthetic)
     assert {stage for stage in ALL if getattr(after, stage) != getattr(before, stage)} == renamed
 

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from corpora import run_command, small, write_corpus
+from corpora import compose_one, run_command, small, write_corpus
 from test_train import comparable, differing
 
-from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data.batches import collate
 from nmt.errors import UserError
@@ -186,8 +185,8 @@ def test_two_processes_train_as_one(words, tmp_path, capfd, model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words_of_child", [(), ("train.lora=2", "train.recompute=true")])
-def test_two_processes_rehearse_as_one(words, tmp_path, capfd, words_of_child):
-    assert run_command(capfd, "train", *words("parent", 1)).code == 0
+def test_two_processes_rehearse_as_one(words, tmp_path, capfd, succeeds, words_of_child):
+    succeeds("train", *words("parent", 1))
     more = ("from=parent", "train.rehearsal=1", "train.replay=0", "train.max_steps=6")
     more += words_of_child
 
@@ -347,7 +346,7 @@ def test_each_process_needs_a_gpu_of_its_own(device, local_rank, refused, monkey
 )
 def test_an_update_keeps_its_number_of_batches(batches, processes, advice):
     """Four; but a training that has ended may be looked at by any number of processes."""
-    config = compose_all([f"train.accumulate={batches}", "train.max_steps=9"])[0]
+    config = compose_one(f"train.accumulate={batches}", "train.max_steps=9")
     world = Simulated(0, Board(processes))
     state = TrainState(step=5, total_steps=9, batches_per_update=4)
     with pytest.raises(UserError, match=advice) if advice else nullcontext():
@@ -361,7 +360,7 @@ def test_an_update_keeps_its_number_of_batches(batches, processes, advice):
 )
 def test_a_finished_training_without_an_end_goes_on_with_a_larger_budget(total, patience, goes_on):
     words = ["optim.schedule=inverse_sqrt", "train.max_minutes=null", f"train.patience={patience}"]
-    config = compose_all([*words, f"train.max_steps={total}"])[0]
+    config = compose_one(*words, f"train.max_steps={total}")
     state = TrainState(step=9, total_steps=9, finished=True, validations_since_best=3)
     found = continued(state, config, total, config, World())
     assert found == replace(state, total_steps=total, finished=not goes_on)
@@ -372,7 +371,7 @@ def test_a_training_that_patience_has_ended_goes_on_with_more_of_it():
 
     def config_of(patience: int) -> Config:
         words = ["train.max_steps=12", "train.max_epochs=null", f"train.patience={patience}"]
-        return compose_all([*words, "optim.schedule=linear"])[0]
+        return compose_one(*words, "optim.schedule=linear")
 
     state = TrainState(step=9, total_steps=12, finished=True, validations_since_best=3)
     assert continued(state, config_of(3), 12, config_of(3), World()) == state
@@ -385,8 +384,8 @@ def test_a_training_that_patience_has_ended_goes_on_with_more_of_it():
 def test_minutes_without_a_limit_of_their_own_begin_another_schedule():
     """A training by minutes had no moments left, so that updates without an end begin anew."""
     words = ["optim.schedule=inverse_sqrt", "train.max_epochs=null"]
-    (before,) = compose_all([*words, "train.max_minutes=10"])
-    (after,) = compose_all([*words, "train.max_minutes=null", "train.max_steps=99"])
+    before = compose_one(*words, "train.max_minutes=10")
+    after = compose_one(*words, "train.max_minutes=null", "train.max_steps=99")
     state = TrainState(step=9, total_steps=9, budget_fixed=True, finished=True)
     again = continued(state, before, 99, after, World())
     assert not again.finished and again.schedule_start == 9 and again.total_steps == 99
@@ -429,11 +428,11 @@ class Training:
 @pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the children of a process are read from /proc"
 )
-def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_path, capfd):
+def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_path, succeeds):
     """4 processes, stopped by SIGTERM; 1, stopped by SIGUSR1; 2, of which torchrun restarts a
     killed one."""
     budget = ("train.max_steps=40", "train.validate_every=10")
-    assert run_command(capfd, "train", *words("alone", 4, *budget)).code == 0
+    succeeds("train", *words("alone", 4, *budget))
     log = tmp_path / "log"
 
     def chain(batches: int) -> list[str]:
@@ -456,12 +455,3 @@ def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_
     assert two.process.wait(240) == 0, two.read()
     assert two.read().count("continuing after update") == 2
     assert_same(tmp_path, "alone", "chain")
-
-
-@pytest.mark.slow
-def test_a_changed_number_of_batches_is_refused(words, capfd):
-    schedule = "optim.schedule=inverse_sqrt"  # the training can be continued after its end
-    assert run_command(capfd, "train", *words("run", 2, schedule)).code == 0
-    assert "already trained" in run_command(capfd, "train", *words("run", 3, schedule)).err
-    answer = run_command(capfd, "train", *words("run", 3, schedule, "train.max_steps=14"))
-    assert answer.code == 2 and "give train.accumulate=2" in answer.err

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpora import Answer, folder_options, last_of_each_key, pairs, run_command, write_pairs
-from test_train import at_update
+from corpora import (
+    Answer,
+    compose_one,
+    corpus_of,
+    folder_options,
+    last_of_each_key,
+    pairs,
+    run_command,
+    write_pairs,
+)
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, flatten
@@ -57,11 +65,6 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return checkpoint.load(path)["model"]
 
 
-def corpus_of(root: Path) -> Path:
-    (folder,) = (root / "data").glob("corpus-*")
-    return folder
-
-
 @pytest.mark.slow
 def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
     answer = tune("tuned")
@@ -80,19 +83,6 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
     again = tune("tuned")
     assert (again.code, again.out) == (0, answer.out) and "already trained" in again.err
     assert not list((trained.folder / "evaluate").glob("*before*"))
-
-
-@pytest.mark.slow
-def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch):
-    options = ("model.dropout=0.3", "train.rehearsal=0.5")
-    assert tune("whole", *options).code == 0
-    at_update(monkeypatch, 3, 7)
-    assert [tune("broken", *options).code for _ in range(3)] == [130, 130, 0]
-    for name in ("last", "best"):
-        whole, broken = (
-            weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken")
-        )
-        assert all(torch.equal(whole[key], broken[key]) for key in whole)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -179,7 +169,7 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
     others = ["decode.beam=3", "decode.length_penalty=0.75", "optim.lr=0.0625"]
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={text}"]
     words += ["model=luong_global", f"model.hidden_size={width}"]
-    [old] = compose_all([*words, *others])
+    old = compose_one(*words, *others)
 
     def open_run(run: str, root: Path) -> tuple[Path, Config]:
         return tmp_path / run, old
@@ -210,7 +200,7 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
 def test_a_new_run_has_the_name_of_the_one_it_starts_from(checkpoint, name, tmp_path, monkeypatch):
     """Of the run itself where that is a version of it, whose place no new run may take."""
     path = tmp_path / checkpoint
-    [old] = compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"])
+    old = compose_one("data=files", "data.source=de", "data.target=en", "data.train=x")
     words = [f"run_folder={tmp_path / 'runs'}", "from=base", "data.train=new"]
     monkeypatch.setattr("nmt.runs.stages.find_parent", lambda run, root: path)
     monkeypatch.setattr("nmt.runs.stages.load_config", lambda path: old)

@@ -7,7 +7,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from nmt.training import loss
-from nmt.training.loss import draw_pieces, token_losses
+from nmt.training.loss import token_losses
 
 PAD = 0
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
@@ -72,7 +72,6 @@ def test_loss_and_gradients_are_pytorchs(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
 def test_the_compiled_loss_of_a_gpu_is_that_of_a_cpu(monkeypatch, smoothing, bias):
     """In several chunks."""
@@ -116,22 +115,6 @@ def test_compiled_chunks_add_up_to_the_loss(monkeypatch, caplog, smoothing, bias
     assert caplog.text.count("no compiler") == (not is_possible), "said once, for three chunks"
 
 
-@pytest.mark.parametrize("smoothing,bias", [(0.1, True), (0.0, False)])
-def test_the_gradient_of_logits_is_pytorchs(smoothing, bias):
-    hidden, output, target = case(bias, torch.float64)
-    tokens = target.flatten()
-    logits = (hidden @ output.weight.T).flatten(0, 1).detach().requires_grad_()
-    biased = logits if output.bias is None else logits + output.bias
-    total = functional.cross_entropy(biased, tokens, label_smoothing=smoothing, reduction="sum")
-    [expected] = torch.autograd.grad(total, [logits])
-    gradient, log_normalizer, target_logits = loss.softmax_gradient(
-        logits.detach(), output.bias, tokens, smoothing
-    )
-    assert_close(gradient - smoothing / logits.size(1), expected, atol=1e-12, rtol=0)
-    nll = functional.cross_entropy(biased, tokens, reduction="none")
-    assert_close(log_normalizer - target_logits, nll, atol=1e-12, rtol=0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_extreme_logits_are_finite(dtype):
     """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; gradients are softmax − onehot. Smoothed
@@ -171,20 +154,6 @@ def test_the_sampled_softmax_of_all_pieces_is_the_softmax(bias, smoothing, diver
     for sampled in (11, 10**9):
         total, nll = token_losses(*arguments, sampled)
         assert_close([nll, *results(hidden, output, total)], wanted, rtol=0, atol=1e-9)
-
-
-def test_pieces_are_drawn_from_those_that_no_target_has():
-    target = torch.tensor([7, 2, 7, 9])
-    seen = set()
-    for seed in range(20):
-        torch.manual_seed(seed)
-        pieces, log_weights, found = draw_pieces(target, 11, 4)
-        assert pieces[found].tolist() == target.tolist()
-        assert pieces[:3].tolist() == [2, 7, 9]
-        assert len(set(pieces.tolist())) == len(pieces) == 3 + 4
-        assert_close(log_weights.exp(), torch.tensor([1, 1, 1, 2, 2, 2, 2.0]))
-        seen |= set(pieces.tolist())
-    assert seen == set(range(11))
 
 
 def test_the_sampled_normalizer_is_right_on_average():

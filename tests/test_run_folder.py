@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from corpora import environment, pairs, run_command, small, write_corpus, write_pairs
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
-from test_train import at_validation, comparable, differing
+from test_train import comparable, differing
 
 from nmt.corpus import files
 from nmt.corpus.files import atomic_folder, only_writer, write_atomic
 from nmt.errors import UserError
 from nmt.training import checkpoint, trainer
 from nmt.training.train_step import TrainStep
-from nmt.view import progress, tensorboard
+from nmt.view import tensorboard
 from nmt.view.tensorboard import TensorBoardLogger
 
 WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "model.dropout=0.2"]
@@ -247,53 +247,6 @@ def test_a_damaged_best_is_replaced_or_its_score_forgotten(train, folder, interr
 # What stays after the end
 
 
-@pytest.mark.slow
-def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
-    assert train("pruned", "train.prune_checkpoints=true").code == 0
-    assert names(folder("pruned")) == {"last", "best", "average"}
-    assert "optimizer" not in checkpoint.load(folder("pruned") / "last.safetensors")
-    train("not-saved")
-    assert_same_weights(folder("pruned"), folder("not-saved"))
-    words = ["train.prune_checkpoints=true", "optim.schedule=constant"]
-    assert train("extended", *words).code == 0  # what can be continued keeps what it needs
-    needed = {"last", "previous", "validated"}
-    assert names(folder("extended")) == needed | {"best", "average", "step-4", "step-8"}
-    assert train("extended", *words, "train.max_steps=12").code == 0
-    assert train("at-once", *words, "train.max_steps=12").code == 0
-    assert_same_weights(folder("extended"), folder("at-once"), "last", "average")
-
-
-# train.log
-
-
-@pytest.mark.slow
-def test_the_log_has_messages_with_their_times_and_what_ended_the_training(
-    train, folder, monkeypatch
-):
-    with monkeypatch.context() as patch:
-        at_validation(patch, 1)
-        assert train("logged").code == 130
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "update", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            train("logged")
-    assert train("logged").code == 0
-    text = (folder("logged") / "train.log").read_text(encoding="utf-8")
-    times = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ .*$"
-    lines = "\n".join(re.findall(times, text, re.MULTILINE))
-    parts = (
-        "begins",
-        "starting",
-        "ERROR   Interrupted after update 4",
-        "continuing after",
-        "ended",
-    )
-    assert all(part in lines for part in parts)
-    assert "CRITICAL ended by ZeroDivisionError\nTraceback" in text and "1 / 0" in text
-    handlers = progress.log.handlers
-    assert not any(isinstance(handler, progress.LogFile) for handler in handlers)
-
-
 # Disks and folders that fail in the middle
 
 
@@ -356,9 +309,7 @@ def test_a_disk_that_is_full_in_the_middle_is_one_sentence(
 
 
 @pytest.mark.parametrize(("name", "held_out"), [("valid", 16), ("test", 12), ("test", 11)])
-def test_a_held_out_set_that_is_training_data_is_a_warning(
-    root, tmp_path, capfd, caplog, name, held_out
-):
+def test_a_held_out_set_that_is_training_data_is_a_warning(root, tmp_path, capfd, name, held_out):
     corpus = write_corpus(tmp_path)
     new = pairs(268)[256:]
     write_pairs(tmp_path, name, pairs(268)[:held_out] + new[held_out:])

@@ -10,13 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import both_devices
+from corpora import compose_one
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, Cursor, collate, split_batch
 from nmt.data.tokenizer import EOS, PAD
@@ -75,7 +75,7 @@ class RandomBatches:
 
 @cache
 def composed(words: tuple[str, ...]) -> Config:
-    return compose_all([*WORDS, *words])[0]
+    return compose_one(*WORDS, *words)
 
 
 def make_step(
@@ -474,7 +474,6 @@ def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("model", MODELS)

@@ -101,10 +101,10 @@ def table_of(function: SelfAttention, causal: bool) -> object:
 @each_variant
 @each_side
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_every_variant_equals_the_oracle(variant, causal, dtype):
+def test_every_variant_equals_the_oracle(variant, causal, dtype, monkeypatch):
     """Sentences of 1 to 60 pieces, and of several chunks, in one batch, with and without
     weights."""
-    torch.manual_seed(1)
+    monkeypatch.setattr(linear_module, "CHUNK_COLUMNS", 8)
     function = make(variant, causal).to(dtype)
     lengths = list(range(1, 61))
     if not function.has_weights:
@@ -132,23 +132,12 @@ def test_every_variant_equals_the_oracle(variant, causal, dtype):
             np.testing.assert_allclose(output, answer, rtol=0, atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("chunk", [1, 8])
-def test_linear_attention_in_chunks_is_that_of_all_weights(monkeypatch, chunk):
-    monkeypatch.setattr(linear_module, "CHUNK_COLUMNS", chunk)
-    torch.manual_seed(1)
-    inputs = three(1, 30)
-    function = make("linear", True)
-    in_chunks, at_once = (function(None, inputs, None, None, each)[0] for each in (False, True))
-    assert_close(in_chunks, at_once, **EXACT)
-
-
 @each_variant
 @each_side
 @pytest.mark.parametrize("weights", [False, True])
 def test_no_score_is_too_large(variant, causal, weights):
     """Rows of weights sum to 1 and contexts are means, for scores of 0 to 71² · K / √K = 10⁴ and
     beyond; what is read of fast weights is at most the sum of the values' sizes."""
-    torch.manual_seed(1)
     dtype = torch.bfloat16
     lengths = [130, 1, 70]
     mask = None if causal else padding(lengths)
@@ -198,7 +187,6 @@ def test_flexattention_has_the_same_scores(variant, causal):
     """FlexAttention, which is compiled on CUDA, here uncompiled."""
     from torch.nn.attention.flex_attention import flex_attention  # seconds
 
-    torch.manual_seed(1)
     function = make(variant, causal)
     inputs = three(3, 9)
     real = None if causal else visible([9, 1, 4])
@@ -211,12 +199,10 @@ def test_flexattention_has_the_same_scores(variant, causal):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @each_flex_variant
 @each_side
 def test_compiled_flexattention_equals_explicit_attention(variant, causal):
     """Values and gradients, in float32, of a batch with padding."""
-    torch.manual_seed(1)
     function = make(variant, causal).float().cuda()
     mask = None if causal else padding([70, 1, 33]).cuda()
     sides = [torch.randn(3, HEADS, 70, 32, device="cuda", requires_grad=True) for _ in range(3)]
@@ -248,7 +234,6 @@ def test_learned_positions_end(small_model):
 def test_dropout_zeroes_weights_in_training_alone(weights):
     """With unit vectors as values the contexts are the weights: each is 0 or 1 / (1 − p) times
     itself, p of them 0."""
-    torch.manual_seed(1)
     function = attention_function("softmax", 1, 64, False)
     query = torch.zeros(20, 1, 64, 64)
     value = torch.eye(64).expand(20, 1, 64, 64)
@@ -315,16 +300,15 @@ def test_rollout_equals_the_oracle(seed, lengths, rows, layers):
 
 
 @pytest.mark.parametrize("name", POSITIONS)
-@pytest.mark.parametrize("as_tensor", [False, True])
-def test_positions_go_on_from_where_a_sequence_is_split(name, as_tensor):
-    """What is added and what is rotated by; the first position may be a number of the device."""
-    torch.manual_seed(1)
+def test_positions_go_on_from_a_number_of_the_device(name):
+    """What is added and what is rotated by; that they go on from an int is a law of
+    test_models.py."""
     positions = make_positions(name, 6, 3, 9).double()
     embedded = unit(2, 9, 6)
     whole = positions(embedded, 0)
     rotation = positions.rotation(0, 9, embedded)
     for start in (0, 4):
-        first = torch.tensor(start) if as_tensor else start
+        first = torch.tensor(start)
         assert_close(positions(embedded[:, start:], first), whole[:, start:], **EXACT)
         rest = positions.rotation(first, 9 - start, embedded)
         assert (rest is None) == (rotation is None)
