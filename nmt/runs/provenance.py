@@ -16,9 +16,11 @@ SHOWS = "nmt.view"  # it draws and prints results, and computes none
 # Where the name that is installed is not the name that is imported; a test holds that none is
 # missing.
 DISTRIBUTIONS = {
+    "comet": "unbabel-comet",
     "hydra": "hydra-core",
     "linkify_it": "linkify-it-py",
     "markdown_it": "markdown-it-py",
+    "translate": "translate-toolkit",
     "yaml": "PyYAML",
 }
 
