@@ -19,7 +19,8 @@ from torch.testing import assert_close
 from nmt.attention import hard
 from nmt.attention.hard import Reinforce, hard_attention
 from nmt.attention.kernels import attend
-from nmt.models.base import EncoderDecoder
+from nmt.data.tokenizer import PAD
+from nmt.models.base import DecoderOutput, EncoderDecoder, HardAttentionSamples
 from nmt.models.build import build
 from nmt.training.loss import training_loss
 
@@ -171,3 +172,17 @@ def test_the_baseline_begins_at_the_reward_of_a_guess_and_follows_the_mean_of_an
     assert model.reinforce.baseline.item() == pytest.approx(-math.log(50))
     model.end_update([torch.tensor(2.0)], skip=torch.tensor(0.0))
     assert model.reinforce.baseline.item() == pytest.approx(-0.9 * math.log(50) - 0.1 * 2)
+
+
+def test_padding_is_not_rewarded(small_model):
+    """A policy that is NaN in the padded columns changes neither loss nor gradient."""
+    model = small_model("bahdanau_hard", dropout=0.0).train()
+    batch = batch_of([5, 5], [2, 5])
+    hidden = torch.randn(2, 5, 32, dtype=torch.float64, requires_grad=True)
+    real = batch.output != PAD
+    values = torch.where(real, -1.0, math.nan).double().requires_grad_()
+    decoded = DecoderOutput(hidden, None, {}, samples=HardAttentionSamples(values, values))
+    loss, _ = training_loss(model, decoded, batch.output, batch.real, 0.0)
+    loss.backward()
+    assert loss.isfinite() and hidden.grad.isfinite().all()
+    assert ((values.grad != 0) == real).all()
