@@ -383,6 +383,8 @@ def test_words_and_hashes_as_by_regular_expressions():
         ("am 1.1.2001", "on 2001-01-01", True),
         ("um 15:45", "at 3:45", True),
         ("die 60er", "the 1960s", True),
+        ("die 1960er", "the sixties, '60", True),
+        ("die 1960er", "the 70s", False),
         ("05 Minuten", "5 minutes", True),
         ("im Jahr 1984", "in 1985", False),
         ("12 Hunde", "dogs", False),

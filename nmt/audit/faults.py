@@ -355,10 +355,11 @@ def readings(group: str) -> set[str]:
 
 
 def is_near(part: str, known: set[str]) -> bool:
-    """Whether a number is known, or by twelve hours less or more, or as the end of a year."""
+    """Whether a number is known, or by twelve hours less or more, or as a year without century."""
     if part in known:
         return True
     is_hour = len(part) == 2 and int(part) <= 24
     if is_hour and not known.isdisjoint((str(int(part) - 12), str(int(part) + 12))):
         return True
-    return any(len(value) == 4 and value.endswith(part) for value in known)
+    is_year = len(part) == 4 and part[2:] in known
+    return is_year or any(len(value) == 4 and value.endswith(part) for value in known)
