@@ -131,7 +131,7 @@ with_folders = settings(suppress_health_check=[HealthCheck.function_scoped_fixtu
     metric=st.sampled_from(["loss", "bleu"]),
     first=st.integers(0, 22),
     scores=st.lists(SCORES, min_size=1, max_size=6),
-    unsaved=st.lists(SCORES, max_size=2),
+    unsaved=st.lists(SCORES, max_size=KEPT + 1),
     lost=st.booleans(),
 )
 def test_a_continuation_has_the_last_checkpoints_and_the_best_of_them(
