@@ -1,6 +1,5 @@
 """The alignment error rate against gold links (Och & Ney 2003), and the layer with the lowest."""
 
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.corpus.checksums import text_digest
 from nmt.corpus.links import Link, parse_links
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.words import WordPair
@@ -81,7 +81,7 @@ class GoldAlignments:
     def digest(self) -> str:
         """A SHA-256 hash of the pairs and their links."""
         plain = [[*map(sorted, pair)] for pair in self.links]
-        return hashlib.sha256(repr((self.pairs, plain, self.tokenized)).encode()).hexdigest()
+        return text_digest(repr((self.pairs, plain, self.tokenized)))
 
 
 def read_gold_alignments(

@@ -17,8 +17,6 @@ W words, S source pieces, T target pieces, F features, N sentences.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.config.schema import TrainConfig
+from nmt.corpus.checksums import json_digest
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.long_lines import join_texts
 from nmt.decode.quality import Quality
@@ -94,7 +93,7 @@ class Estimator:
     extractor: Extractor | None
 
     def digest(self) -> str:
-        return hashlib.sha256(json.dumps([self.fitted, self.extractor]).encode()).hexdigest()
+        return json_digest([self.fitted, self.extractor])
 
     def estimate(
         self,

@@ -124,7 +124,9 @@ def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
     }
 
 
-def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: Path) -> None:
+def write_synthetic_pairs(
+    config: Config, corpus: Path, path: Path, parts: Path, folder: Path
+) -> None:
     """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder.
 
     Raises UserError where no pair is left. `path`: the checkpoint of the reverse model. `parts`: a

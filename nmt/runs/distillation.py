@@ -118,7 +118,9 @@ def build_distilled_stage(
         "max_characters": data.max_characters,
         "text": cached_digests(files, root / "digests.json"),
     }
-    return build_translated_stage(root, DISTILLED, recipe, partial(write_pairs, data, teacher))
+    return build_translated_stage(
+        root, DISTILLED, recipe, partial(write_translations, data, teacher)
+    )
 
 
 def as_source_text(data: DataConfig) -> DataConfig:
@@ -126,7 +128,7 @@ def as_source_text(data: DataConfig) -> DataConfig:
     return replace(data, target=data.source)
 
 
-def write_pairs(data: DataConfig, teacher: Teacher, parts: Path, folder: Path) -> None:
+def write_translations(data: DataConfig, teacher: Teacher, parts: Path, folder: Path) -> None:
     """Write the pairs, and say how many lines became none; raises UserError where none is left."""
     dropped = Counter[str]()
 

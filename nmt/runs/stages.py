@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from nmt.config.compose import FREE
 from nmt.config.schema import Config, to_dict
 from nmt.corpus import corpus, link_files
-from nmt.corpus.checksums import Manifest, check_folder, write_manifest
+from nmt.corpus.checksums import Manifest, check_folder, text_digest, write_manifest
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import atomic_folder
 from nmt.corpus.training_plan import SYNTHETIC, OldText
@@ -151,7 +151,7 @@ def stage_folder(root: Path, name: str, recipe: Recipe) -> tuple[Path, str]:
     """The folder of a recipe, and the recipe with the code as text."""
     recipe = {"code": code_digest(BUILDERS[name])} | recipe
     text = json.dumps(recipe, sort_keys=True, ensure_ascii=False, indent=1)
-    return root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text
+    return root / f"{name}-{text_digest(text)[:10]}", text
 
 
 def build_translated_stage(
@@ -171,7 +171,7 @@ def build_translated_stage(
 def build_synthetic_stage(config: Config, corpus_folder: Path, reverse: Path) -> Path:
     """The folder of the back-translations of data.mono by the run with the checkpoint `reverse`."""
     recipe = back_translation.recipe_of(config, corpus_folder, reverse)
-    write = partial(back_translation.write_pairs, config, corpus_folder, reverse)
+    write = partial(back_translation.write_synthetic_pairs, config, corpus_folder, reverse)
     return build_translated_stage(Path(config.data_folder), SYNTHETIC, recipe, write)
 
 
