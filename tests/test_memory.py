@@ -17,10 +17,13 @@ from pair_files import tmx_of
 from test_packages import word as word_file
 from test_packages import word_text
 
+import nmt
 from nmt.audit.faults import unlike_pairs
 from nmt.config.schema import DataConfig
 from nmt.documents.memory import LEAST, TranslationMemory
 from nmt.documents.report import NEW, band_of
+from nmt.documents.translation import ModelTranslator
+from nmt.documents.word_weights import WeightReader
 
 DATA = DataConfig("files", "de", "en", "train", "split", None, 1000, 5.0)
 MEMORY = {
@@ -327,3 +330,18 @@ def test_a_band_begins_at_its_least_similarity(changed, band):
     text = " ".join([*words[changed:], *(f"neu{number}" for number in range(changed))])
     assert band_of(text, memory) == band
     assert band_of(text, None) == NEW
+
+
+def test_the_words_of_a_reused_translation_are_weighed_by_forced_decoding(trained: Trained):
+    """So its tags are placed as those of a new one. One that is too long has no weights."""
+    run = nmt.load("tiny", run_folder=trained.runs)
+    reader = WeightReader([(run.make_extractor(layer=0), 1.0)])
+    translator = ModelTranslator(run.translator, reader)
+    source, target = "Ein Hund ist da.", "A dog is there."
+    found = translator.weigh(source, target)
+    assert [source[slice(*word)] for word in found.source] == ["Ein", "Hund", "ist", "da", "."]
+    assert [target[slice(*word)] for word in found.target] == ["A", "dog", "is", "there", "."]
+    assert found.weights.sum(1) == pytest.approx(1)
+    wanted = reader.read([run.align(source, target).record], source, target)
+    assert found.weights == pytest.approx(wanted.weights, abs=1e-5)
+    assert translator.weigh(source, "A dog " * run.translator.max_pieces) is None

@@ -320,6 +320,7 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
     [
         ("a.json", b"[" * 5000, "more than 100 lists or objects"),
         ("a.json", b'{"a": "x" "b"}', "this is not JSON"),
+        ("a.toml", 'a = "x"\nb = [', "this is not TOML"),
         ("a.json", '{"a": "x",\n // so\n "b": 1}', "line 2: this is not JSON (JSON has no comm"),
         ("a.json", '{"a": "x",\n}', "a.json, line"),
         ("a.json", '\ufeff{"a":\n "x\ty"}', "a.json, line 2: this is not JSON"),
