@@ -184,6 +184,20 @@ class Corrections:
             rows = self.reader.execute(f"SELECT {COLUMNS} FROM corrections ORDER BY id")
             return [Correction(*row) for row in rows]
 
+    def accepted_pairs(self, languages: tuple[str, str]) -> list[Pair]:
+        """The sources with their corrections that count, in the order in which they came."""
+        with self.explained("read"):
+            rows = self.reader.execute(
+                "SELECT source, correction FROM corrections WHERE accepted = ? "
+                "AND source_language = ? AND target_language = ? ORDER BY id",
+                (ACCEPTED, *languages),
+            )
+            pairs: dict[str, str] = {}
+            for source, correction in rows:
+                pairs.pop(source, None)  # the newest comes last
+                pairs[source] = correction
+        return list(pairs.items())
+
     def decide(self, ids: Iterable[int], accepted: int) -> None:
         """Accept or refuse corrections."""
         rows = [(accepted, id) for id in ids]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nmt.corpus.checks import Pair
 from nmt.documents.memory import Match, TranslationMemory
-from nmt.serve.corrections import ACCEPTED, Corrections
+from nmt.serve.corrections import Corrections
 
 
 @dataclass
@@ -35,9 +35,8 @@ class Memory:
         with self.lock:
             self.state = self.corrections.state()
             pairs = {}
-            for row in self.corrections.all():
-                if row.accepted == ACCEPTED and row.languages == self.languages:
-                    pairs[on_one_line(row.source)] = row.correction  # the newest one counts
+            for source, correction in self.corrections.accepted_pairs(self.languages):
+                pairs[on_one_line(source)] = correction
             if not self.corrected.targets.keys() <= pairs.keys():
                 self.corrected = TranslationMemory([])
             for source, correction in pairs.items():
