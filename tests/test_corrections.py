@@ -20,6 +20,7 @@ from nmt.errors import UserError
 from nmt.serve import corrections as module
 from nmt.serve.corrections import (
     ACCEPTED,
+    CONFIRMED,
     REFUSED,
     WAITING,
     Correction,
@@ -69,7 +70,7 @@ def test_the_newest_accepted_correction_of_a_source_counts(store):
     rows = [("a", "x", text) for text in ("1", "2", "3", "4")]
     store.add([*rows, ("b", "x", "5"), ("c", "x", "6")], DE_EN)
     store.add([("a", "x", "7")], ("en", "de"), accepted=ACCEPTED)
-    for ids, accepted in (([6], REFUSED), ([3, 5], ACCEPTED), ([1], ACCEPTED), ([4], REFUSED)):
+    for ids, accepted in (([6], REFUSED), ([3, 5], CONFIRMED), ([1], ACCEPTED), ([4], REFUSED)):
         store.decide(ids, accepted)
     assert Memory(DE_EN, store).corrected.targets == {"a": "3", "b": "5"}
     assert Memory(("en", "de"), store).corrected.targets == {"a": "7"}
@@ -280,15 +281,16 @@ def test_corrections_are_listed_accepted_and_refused(command):
     command("refuse", "2")
     assert "4 is left" in command("accept").err  # and 2 stays refused
     assert "4 is accepted: source and correction are not translated" in command("accept", "4").err
-    assert "0 accepted" in command("accept", "1", "4").err  # they were before
+    assert "0 accepted" in command("accept", "4").err  # it was before
+    assert "1 accepted" in command("accept", "3", "4").err  # 3 was by nobody who named it
     command("refuse", "5")
     assert "1 accepted" in command("accept", "5").err
     assert states(command("list")) == {
         "1": "accepted",
         "2": "refused",
-        "3": "accepted",
-        "4": "accepted",
-        "5": "accepted",
+        "3": "confirmed",
+        "4": "confirmed",
+        "5": "confirmed",
     }
     assert [*states(command("list", "--key", ""))] == ["5"]
     assert command("delete", "--key", "anna").code == 0

@@ -33,7 +33,7 @@ from nmt.runs.learning import (
 )
 from nmt.runs.learning_report import MOST_WORSE, examples, score_tables
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
-from nmt.serve.corrections import Corrections
+from nmt.serve.corrections import CONFIRMED, Corrections
 from nmt.training import checkpoint
 from nmt.training.restore import load_config
 
@@ -279,9 +279,9 @@ def test_a_version_that_was_left_stays_so(run, capfd, refused):
 
 
 def test_a_lesson_is_what_is_known_and_what_is_new(run, stopped, learn, tmp_path, monkeypatch):
-    """In all directions, without what the audit leaves out; a new correction replaces an old one.
+    """In all directions, without what the audit leaves out, and a person has not confirmed.
 
-    A lesson that has nothing new is none.
+    A new correction replaces an old one. A lesson that has nothing new is none.
     """
     best = run / "best.safetensors"
     payload = checkpoint.load(best)
@@ -314,9 +314,13 @@ def test_a_lesson_is_what_is_known_and_what_is_new(run, stopped, learn, tmp_path
         ("<2fr> Hund", "chien"),
     ]
     assert list(read_lines(run / "rejected.tsv")) == [
-        "bad\t<2en> Katze\tBAD",
-        "bad\t<2fr> Haus\tBAD",
+        "bad\t<2en> Katze\tBAD\t4",
+        "bad\t<2fr> Haus\tBAD\t5",
     ]
+    store.decide([4], CONFIRMED)
+    found = stopped(learn, *words)
+    assert ("<2en> Katze", "BAD") in found.pairs
+    assert list(read_lines(run / "rejected.tsv")) == ["bad\t<2fr> Haus\tBAD\t5"]
     store.decide(range(2, 7), 0)
     store.close()
     assert learn(*words).code == 0

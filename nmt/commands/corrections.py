@@ -14,8 +14,10 @@ from nmt.corpus.files import write_atomic
 from nmt.errors import UserError
 from nmt.serve.corrections import (
     ACCEPTED,
+    CONFIRMED,
     REFUSED,
     STATES,
+    WAITING,
     Correction,
     Corrections,
     find_contrary,
@@ -57,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
             log.info("%d refused.", len(chosen))
         case "export":
             for row in chosen:
-                if options.ids and row.accepted != ACCEPTED:
+                if options.ids and not row.counts:
                     log.warning("%d is left out: it is %s.", row.id, STATES[row.accepted])
             export(chosen, Path(options.output))
         case "delete":
@@ -124,14 +126,15 @@ def accept(
     faults = audit(rows)
     accepted = []
     for row in chosen:
-        is_decided = row.accepted == ACCEPTED or (row.accepted == REFUSED and not is_named)
-        if is_decided:
+        is_decided = row.accepted != WAITING and not is_named
+        if is_decided or row.accepted == CONFIRMED:
             continue
         if is_named or row.id not in faults:
             accepted.append(row)
         else:
             log.warning("%d is left: %s.", row.id, faults[row.id])
-    corrections.decide([row.id for row in accepted], ACCEPTED)
+    state = CONFIRMED if is_named else ACCEPTED
+    corrections.decide([row.id for row in accepted], state)
 
     # What was accepted in spite of the audit, and what counts no longer
     contrary = find_contrary(corrections.all())
@@ -147,7 +150,7 @@ def export(rows: Sequence[Correction], path: Path) -> None:
     """Write the corrections that count, the newest of each source; raises UserError."""
     counting: dict[tuple[tuple[str, str], str], Correction] = {}
     for row in rows:
-        if row.accepted == ACCEPTED:
+        if row.counts:
             counting.pop((row.languages, row.source), None)  # the newest comes last
             counting[row.languages, row.source] = row
     directions = {row.languages for row in counting.values()}

@@ -50,7 +50,7 @@ from nmt.runs.versions import (
     version_folder,
     version_of,
 )
-from nmt.serve.corrections import ACCEPTED, Corrections, judge_likenesses
+from nmt.serve.corrections import CONFIRMED, Corrections, judge_likenesses
 from nmt.serve.corrections import Correction as Kept
 from nmt.serve.memory import on_one_line
 from nmt.training.restore import load_config
@@ -122,7 +122,8 @@ def learn_from(
             continue
         sample = old_sample(old, config.data, tag)
         for index, fault in audit(found, run_folder, languages, sample).items():
-            faults[len(corrections) + index] = fault
+            if not found[index].is_confirmed:
+                faults[len(corrections) + index] = fault
         corrections += found
     if not corrections:
         raise UserError(
@@ -197,7 +198,8 @@ def read_corrections(
     for row in rows:
         if row.languages == (data.source, data.target):
             source, correction, machine = map(on_one_line, (row.source, row.correction, row.target))
-            found.append(Correction(source, correction, machine, tag))
+            is_confirmed = row.accepted == CONFIRMED
+            found.append(Correction(source, correction, machine, tag, row.id, is_confirmed))
     by_source: dict[str, Correction] = {}
     contrary = 0
     for each in found:
@@ -222,7 +224,7 @@ def accepted_rows(store: str | None, pairs: Sequence[DataConfig]) -> list[Kept]:
     others = Counter[str]()
     corrections = Corrections(Path(store))
     for row in corrections.all():
-        if row.accepted == ACCEPTED:
+        if row.counts:
             if row.languages in learnt:
                 rows.append(row)
             else:
@@ -286,8 +288,13 @@ def reject(run_folder: Path, corrections: Sequence[Correction], faults: dict[int
     """Write what the audit leaves out, and say it; raises UserError where it is most of all."""
     path = run_folder / REJECTED
     lines = []
+    advice = ""
     for index, reason in sorted(faults.items()):
-        lines.append(f"{reason}\t{corrections[index].line}\t{corrections[index].target}\n")
+        correction = corrections[index]
+        number = correction.number or ""
+        lines.append(f"{reason}\t{correction.line}\t{correction.target}\t{number}\n")
+        if number:
+            advice = " Those that you accept by their numbers are learnt all the same."
     with report_write_errors(run_folder):
         write_atomic(path, "".join(lines))
     if not faults:
@@ -298,8 +305,8 @@ def reject(run_folder: Path, corrections: Sequence[Correction], faults: dict[int
         f": {', '.join(reasons)}"
     )
     if len(faults) > MOST_REJECTED * len(corrections):
-        raise UserError(f"{found}. These are too many to learn from the others.")
-    log.warning("%s.", found)
+        raise UserError(f"{found}. These are too many to learn from the others.{advice}")
+    log.warning("%s.%s", found, advice)
 
 
 def edits(corrections: Sequence[Correction], language: str) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class Correction:
     target: str
     machine: str = ""
     tag: str = ""  # that a run with several languages needs before the source
+    number: int | None = None  # in the file of a service
+    is_confirmed: bool = False  # a person has looked at it, so that no audit leaves it out
 
     @property
     def line(self) -> str:

@@ -2,7 +2,7 @@
 
 A correction waits until somebody with the right to do so accepts or refuses it. Accepted ones are
 answered instead of the machine's translation, and can be trained on. Of several accepted ones of a
-source the newest counts.
+source the newest counts. A confirmed one was accepted by its number, so a person has looked at it.
 
 A commit is on the disk before it is answered (write-ahead log, synchronous=FULL), so a kill or a
 power cut loses nothing that was promised. Several processes may use the file at the same time.
@@ -30,8 +30,14 @@ from nmt.errors import UserError
 
 WAITING = 0
 ACCEPTED = 1
+CONFIRMED = 2
 REFUSED = -1
-STATES = {WAITING: "waiting", ACCEPTED: "accepted", REFUSED: "refused"}
+STATES = {
+    WAITING: "waiting",
+    ACCEPTED: "accepted",
+    CONFIRMED: "confirmed",
+    REFUSED: "refused",
+}
 CHARACTERS = 2000  # of a text, and of its correction
 MOST_WAITING = 10_000  # corrections of one key, or of all without a key
 APPLICATION = 0x6E6D7463  # nmtc: that the file is one of corrections
@@ -75,6 +81,10 @@ class Correction(NamedTuple):
     @property
     def languages(self) -> tuple[str, str]:
         return self.source_language, self.target_language
+
+    @property
+    def counts(self) -> bool:
+        return self.accepted in (ACCEPTED, CONFIRMED)
 
 
 COLUMNS = ", ".join(Correction._fields)
@@ -188,9 +198,9 @@ class Corrections:
         """The sources with their corrections that count, in the order in which they came."""
         with self.explained("read"):
             rows = self.reader.execute(
-                "SELECT source, correction FROM corrections WHERE accepted = ? "
+                "SELECT source, correction FROM corrections WHERE accepted > ? "
                 "AND source_language = ? AND target_language = ? ORDER BY id",
-                (ACCEPTED, *languages),
+                (WAITING, *languages),
             )
             pairs: dict[str, str] = {}
             for source, correction in rows:
@@ -199,7 +209,7 @@ class Corrections:
         return list(pairs.items())
 
     def decide(self, ids: Iterable[int], accepted: int) -> None:
-        """Accept or refuse corrections."""
+        """Set the state of corrections."""
         rows = [(accepted, id) for id in ids]
         with self.explained("written"), self.transaction():
             self.connection.executemany("UPDATE corrections SET accepted = ? WHERE id = ?", rows)
