@@ -17,7 +17,7 @@ from test_beam_search import WORDS, Table, random_table, sources
 
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis, search
-from nmt.decode.choice import best_by_chrf, expected_chrf
+from nmt.decode.choice import best_by_chrf, expected_chrf, minimum_bayes_risk
 from nmt.decode.sampling import Sampler, Sampling
 from nmt.decode.translation import Translation
 from nmt.errors import UserError
@@ -220,7 +220,7 @@ def test_against_one_reference_it_is_sacrebleus_chrf():
             " ".join(random.choice(words, random.integers(1, 9)))[: random.integers(1, 40)]
         )
     for candidate, reference in itertools.product(texts, repeat=2):
-        (score,) = expected_chrf([candidate], [reference])
+        (score,) = expected_chrf([candidate], {reference: 1.0})
         assert score == pytest.approx(chrf.sentence_score(candidate, [reference]).score)
 
 
@@ -247,24 +247,46 @@ def test_the_choice_has_nearly_the_highest_mean_of_all_pairs():
         for candidate in candidates:
             pairs = [chrf.sentence_score(candidate, [each]).score for each in candidates]
             means.append(np.mean(pairs))
-        assert expected_chrf(candidates, candidates) == pytest.approx(means, abs=3.0)
-        lost.append(max(means) - means[best_by_chrf(candidates, candidates)])
+        references = Counter(candidates)
+        assert expected_chrf(candidates, references) == pytest.approx(means, abs=3.0)
+        lost.append(max(means) - means[best_by_chrf(candidates, references)])
     assert max(lost) < 0.5 and np.mean(lost) < 0.05
 
 
 def test_what_a_choice_depends_on():
-    """Identical candidates: the first. Another order: the same text. What is drawn often counts as
-    often."""
-    assert best_by_chrf(["same"] * 5, ["same"] * 5) == 0
-    assert best_by_chrf(["", " "], ["", " "]) == 0
+    """Identical candidates: the first. Another order: the same text. What is probable counts as
+    much as it is probable."""
+    assert best_by_chrf(["same"] * 5, {"same": 1}) == 0
+    assert best_by_chrf(["", " "], {"": 1, " ": 1}) == 0
     random = np.random.default_rng(2)
     for _ in range(20):
         candidates = near_candidates(random)
-        chosen = candidates[best_by_chrf(candidates, candidates)]
+        references = Counter(candidates)
+        chosen = candidates[best_by_chrf(candidates, references)]
         reordered = list(random.permutation(candidates))
-        assert reordered[best_by_chrf(reordered, reordered)] == chosen
-        often = [*candidates, *[candidates[3]] * 40]
-        assert often[best_by_chrf(often, often)] == candidates[3]
+        assert reordered[best_by_chrf(reordered, references)] == chosen
+        doubled = {text: 2 * count for text, count in references.items()}
+        assert expected_chrf(candidates, doubled) == expected_chrf(candidates, references)
+        references[candidates[3]] += 40
+        assert candidates[best_by_chrf(candidates, references)] == candidates[3]
+
+
+def test_a_candidate_counts_by_its_mean_log_probability_whatever_the_length_penalty(run):
+    """p^(10 / |y|), computed here from forced decoding; a text that is drawn often counts once."""
+    for alpha in (0.0, 0.6, 1.0):
+        decode = replace(run.translator.decode, length_penalty=alpha)
+        candidates = run.with_search({}, decode=decode).with_samples(12, seed=3)
+        texts = [text for text in TEXTS if " " in text]  # the others are copied
+        choices = candidates.with_choice().translate(texts, nbest=12)
+        for plain, chosen in zip(candidates.translate(texts, nbest=12), choices, strict=True):
+            weights = {}
+            for each in plain.nbest:
+                weights[each.text] = np.exp(10 * np.mean(each.log_probabilities))
+            texts = [each.text for each in plain.nbest]
+            assert chosen.text == texts[best_by_chrf(texts, weights)]
+            others = [each for each in plain.nbest if each.text != chosen.text]
+            with_copies = [*plain.nbest, *others[:1] * 40]
+            assert texts[minimum_bayes_risk(1, with_copies)] == chosen.text
 
 
 def test_the_chosen_translation_comes_first_and_the_others_keep_their_order(run, monkeypatch):
@@ -276,7 +298,7 @@ def test_the_chosen_translation_comes_first_and_the_others_keep_their_order(run,
             plain, candidates.with_choice().translate(TEXTS, nbest=size), strict=True
         ):
             texts = [each.text for each in translation.nbest]
-            best = best_by_chrf(texts, texts)
+            best = minimum_bayes_risk(1, translation.nbest)
             wanted = [texts[best], *texts[:best], *texts[best + 1 :]]
             assert [each.text for each in chosen.nbest] == wanted
         references = [translation.nbest[-1].text for translation in plain]

@@ -65,6 +65,12 @@ class Translation:
         """The parts of the line that were searched one by one: itself if it was not divided."""
         return self.parts or [self]
 
+    @property
+    def mean_log_probability(self) -> float:
+        """The mean log-probability of the pieces and of </s>, as the search found them."""
+        length = len(self.ids) + len(self.searched_parts)  # each part has its </s>
+        return self.score * length ** (self._translator.decode.length_penalty - 1)
+
     @cached_property
     def pieces(self) -> list[str]:
         """The subword pieces of the text."""

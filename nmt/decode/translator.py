@@ -110,7 +110,7 @@ class Translator:
     terms: Glossary | None = None
     target_prefix: str = ""  # the text that every translation begins with
     sampling: Sampling | None = None  # how hypotheses are drawn; then the beam is 1
-    chooser: Chooser | None = None  # chooses one of the hypotheses, whatever their scores
+    chooser: Chooser | None = None  # chooses one of the hypotheses, which need not be the best
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.decode.beam != 1:
@@ -267,7 +267,7 @@ class Translator:
         if self.sampling is not None:
             candidates.sort(key=lambda candidate: -candidate.score)
         if self.chooser is not None:
-            chosen = self.chooser(line, [candidate.text for candidate in candidates])
+            chosen = self.chooser(line, candidates)
             candidates.insert(0, candidates.pop(chosen))
         translation = candidates[0]
         translation.alternatives = candidates[1:]
