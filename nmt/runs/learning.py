@@ -275,11 +275,12 @@ def merge(
 ) -> None:
     """Put a mean of old and new weights in the place of the new ones, unless that was done before.
 
-    Each weight is w = (λ r_old w_old + r_new w_new) / (λ r_old + r_new), where r² is the Fisher
-    information of `known` pairs and of those that were `learnt`. λ is the smallest of IMPORTANCE
-    with which the validation pairs lose at most `allowed` BLEU. Deviations from Matena & Raffel
-    2022 §2.2: the paper weights with r², and takes each at the weights that were trained on that
-    text. With r, new text keeps half a point of chrF more for the same loss on old text.
+    Each weight is w = (r_old w_old + r_new w_new) / (r_old + r_new), with r_old = √(λ F_old) and
+    r_new = √F_new, where F is the Fisher information of `known` pairs and of those that were
+    `learnt`. λ is the smallest of IMPORTANCE with which the validation pairs lose at most `allowed`
+    BLEU. Deviations from Matena & Raffel 2022 §2.2: the paper has no roots, and takes each F at the
+    weights that were trained on that text. With roots, new text gains half a point of chrF more for
+    the same loss on old text.
     """
     payload = load(best)
     if payload["origin"].startswith(MERGED):
@@ -334,7 +335,7 @@ def merge_weights(
     means = dict(new)
     for name in old_information:
         of_new = new_information[name].cpu().sqrt()
-        total = of_new + importance * old_information[name].cpu().sqrt()
+        total = of_new + (importance * old_information[name].cpu()).sqrt()
         share = torch.where(total > 0, of_new / total, 0)
         means[name] = torch.lerp(old[name], new[name], share.to(new[name].dtype))
     return {name: means[shared.get(name, name)] for name in new}
