@@ -278,9 +278,9 @@ def merge(
     Each weight is w = (r_old w_old + r_new w_new) / (r_old + r_new), with r_old = √(λ F_old) and
     r_new = √F_new, where F is the Fisher information of `known` pairs and of those that were
     `learnt`. λ is the smallest of IMPORTANCE with which the validation pairs lose at most `allowed`
-    BLEU, or the largest. Deviations from Matena & Raffel 2022 §2.2: the paper has no roots, and takes each F at the
-    weights that were trained on that text. With roots, new text gains half a point of chrF more for
-    the same loss on old text.
+    BLEU, or the largest. Deviations from Matena & Raffel 2022 §2.2: the paper has no roots, and
+    takes each F at the weights that were trained on that text. With roots, new text gains half a
+    point of chrF more for the same loss on old text.
     """
     payload = load(best)
     if payload["origin"].startswith(MERGED):
