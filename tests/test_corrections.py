@@ -282,7 +282,7 @@ def test_corrections_are_listed_accepted_and_refused(command):
     assert "4 is left" in command("accept").err  # and 2 stays refused
     assert "4 is accepted: source and correction are not translated" in command("accept", "4").err
     assert "0 accepted" in command("accept", "4").err  # it was before
-    assert "1 accepted" in command("accept", "3", "4").err  # 3 was by nobody who named it
+    assert "1 accepted" in command("accept", "3", "4").err  # 3 was accepted without its number
     command("refuse", "5")
     assert "1 accepted" in command("accept", "5").err
     assert states(command("list")) == {

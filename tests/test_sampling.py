@@ -276,9 +276,9 @@ def test_a_candidate_counts_by_its_mean_log_probability_whatever_the_length_pena
     for alpha in (0.0, 0.6, 1.0):
         decode = replace(run.translator.decode, length_penalty=alpha)
         candidates = run.with_search({}, decode=decode).with_samples(12, seed=3)
-        texts = [text for text in TEXTS if " " in text]  # the others are copied
-        choices = candidates.with_choice().translate(texts, nbest=12)
-        for plain, chosen in zip(candidates.translate(texts, nbest=12), choices, strict=True):
+        lines = [text for text in TEXTS if " " in text]  # the others are copied
+        choices = candidates.with_choice().translate(lines, nbest=12)
+        for plain, chosen in zip(candidates.translate(lines, nbest=12), choices, strict=True):
             weights = {}
             for each in plain.nbest:
                 weights[each.text] = np.exp(10 * np.mean(each.log_probabilities))
