@@ -3,6 +3,7 @@
 
 import gzip
 from collections.abc import Callable
+from itertools import islice, permutations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -122,14 +123,23 @@ def test_training_returns_the_guided_head(small_model: Callable[..., EncoderDeco
     torch.testing.assert_close(guided.hidden, every.hidden)
 
 
+def unknown_words(letters: str) -> str:
+    """99 words that have no pieces of their own."""
+    return " ".join(map("".join, islice(permutations(letters), 99)))
+
+
 def guided_corpus(folder: Path) -> list[str]:
     """A corpus that links every English word to the first German one, of which no translation has
-    any use."""
+    any use. Its first pair is too long to be trained on, and has no link."""
     words = write_corpus(folder)
     for name in ("train", "valid", "test"):
         lengths = [len(line.split()) + 1 for line in lines_of(folder / f"{name}.en")]
         lines = [" ".join(f"0-{word}" for word in range(length)) + "\n" for length in lengths]
         (folder / f"{name}.align").write_text("".join(lines), encoding="utf-8")
+    first = {"de": unknown_words("abcdefgh"), "en": unknown_words("klmnopqr"), "align": ""}
+    for name, line in first.items():
+        path = folder / f"train.{name}"
+        path.write_text(f"{line}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     return words
 
 

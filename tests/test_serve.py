@@ -29,6 +29,7 @@ from servers import BROUGHT
 from test_readme import commands
 
 from nmt.documents.memory import TranslationMemory
+from nmt.documents.translation import CHUNK_SENTENCES
 from nmt.errors import UserError
 from nmt.runs.run import load
 
@@ -239,17 +240,21 @@ def test_sentences_of_documents_with_unsure_words_are_counted(
     client, run, monkeypatch, has_calibration
 ):
     """Half of them, where words are unsure below the confidence that divides them; punctuation is
-    no word. Nobody looks for them where the run has no calibration."""
+    no word. The document is translated in two chunks. Nobody looks for them where the run has no
+    calibration."""
     confidences = [each.word_confidences for each in run.translate(SOURCES)]
     least = sorted(min(value for word, value in words if word != ".") for words in confidences)
     monkeypatch.setattr("nmt.documents.translation.UNSURE", least[3])
     if not has_calibration:
         monkeypatch.setattr(run, "provenance", {})
-    messages = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in SOURCES)
+    copies = 1 + CHUNK_SENTENCES // len(SOURCES) if has_calibration else 1
+    messages = ""
+    for number in range(copies):
+        for source in SOURCES:
+            messages += f'msgctxt "{number}"\nmsgid "{source}"\nmsgstr ""\n\n'
     answer = client.translate_file("a.po", messages.encode()).json()
-    assert answer["sentences"] == 6 and answer.get("unsureSentences") == (
-        3 if has_calibration else None
-    )
+    assert answer["sentences"] == 6 * copies
+    assert answer.get("unsureSentences") == (3 * copies if has_calibration else None)
 
 
 @pytest.mark.parametrize("keeps_units", [True, False])
