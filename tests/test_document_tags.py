@@ -405,5 +405,6 @@ def test_weights_are_those_of_the_step_that_reads_a_word_or_writes_it():
         ([(given, 1.0)], of_input),
         ([(given, 0.75), (output, 0.25)], 0.75 * of_input + 0.25 * of_output),
     ):
-        found = WeightReader(extractors).read_pieces(record)
-        np.testing.assert_allclose(found, wanted)
+        reader = WeightReader(extractors, power=1.0)
+        np.testing.assert_allclose(reader.read_pieces(record), wanted)
+        np.testing.assert_allclose(reader.read([record], "a b", "x y").weights, wanted)

@@ -96,30 +96,32 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_a_request_keeps_the_version_that_it_began_with(client, versions, monkeypatch):
     """Texts in two languages, which are translated one after the other; between them the version
-    changes. The old one ends with its last request."""
+    changes, and another request ends. The old version ends with its last request."""
     (old,) = client.service.models.loaded
     submit = old.queues.submit
     held: list[tuple[Future, list]] = []
 
     def hold(sentences):
-        if held:
+        if len(held) == 2:
             return submit(sentences)
         held.append((Future(), sentences))
-        return held[0][0]
+        return held[-1][0]
 
     monkeypatch.setattr(old.queues, "submit", hold)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         begun = pool.submit(client.translate, [GERMAN, FRENCH], source="auto")
         wait_for(lambda: held)
+        other = pool.submit(client.translate, GERMAN)
+        wait_for(lambda: len(held) == 2)
         assert client.translate(GERMAN).json()["version"] == "1"  # ends before the first one
         versions.current = 2
         wait_for(lambda: client.service.models.loaded[0] is not old)
         answer = client.translate(GERMAN).json()
         assert answer["version"] == "2" and answer["translatedText"].startswith("2")
         assert old.queues.short.thread.is_alive()
-        future, sentences = held[0]
-        future.set_result(submit(sentences).result())
-        answer = begun.result().json()
+        for (future, sentences), request in zip(reversed(held), (other, begun), strict=True):
+            future.set_result(submit(sentences).result())
+            answer = request.result().json()
     assert answer["version"] == ["1", "1"]
     assert [text[0] for text in answer["translatedText"]] == ["1", "1"]
     wait_for(lambda: not any(batcher.thread.is_alive() for batcher in old.queues.both))
