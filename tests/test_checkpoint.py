@@ -58,6 +58,23 @@ def test_a_file_is_read_as_it_was_written_and_all_damage_is_noticed(tmp_path):
             checkpoint.load(path)
 
 
+def test_weights_are_identified_by_all_that_they_are():
+    """Their numbers, names, types and shapes, in whatever order they come."""
+    tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.zeros(2)}
+    other_number = tensors["a"].clone()
+    other_number[1, 2] = -5
+    several = [
+        tensors,
+        tensors | {"a": other_number},
+        tensors | {"a": tensors["a"].view(3, 2)},
+        tensors | {"b": torch.zeros(2, dtype=torch.int32)},
+        {"a": tensors["a"], "c": tensors["b"]},
+    ]
+    digests = [checkpoint.digest(payload(**each)) for each in several]
+    assert len(set(digests)) == len(several)
+    assert checkpoint.digest(payload(**dict(reversed(tensors.items())))) == digests[0]
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_weights_that_are_not_finite_are_refused(trained: Trained, number):
     path = trained.folder / "best.safetensors"

@@ -1,5 +1,6 @@
 """The Python interface: what it returns, and every snippet of docs/guides/python.md."""
 
+import html
 import json
 import pickle
 import re
@@ -244,6 +245,12 @@ def test_a_run_is_described_in_one_line(run):
         r"[\d.]+>",
         repr(run),
     )
+
+
+def test_a_notebooks_frame_holds_the_page(run):
+    alignment = run.align('Ein "Junge" &amp; ein Hund.')
+    (page,) = re.findall('srcdoc="([^"]*)"', alignment._repr_html_())
+    assert html.unescape(page) == alignment.html()
 
 
 def test_a_notebooks_frame_is_as_tall_as_its_page(run, tmp_path):
