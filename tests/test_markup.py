@@ -122,10 +122,7 @@ TIMES = "00:01.000 --> 00:02.000\n"
         # Markdown
         (".md", '!!! note "«das Rad»"\n    «ja»\n\n    - «so»\n'),
         (".md", '??? tip\n    «ja»\n\n=== "«eins»"\n\n    «ja»\n'),
-        (
-            ".md",
-            "- !!! tip\n      «ja»\n\n  «da»\n\n!!! a\n    !!! b\n        «so»\n\n    «da»\n\n«ja»\n",
-        ),
+        (".md", "- !!! tip\n      «ja»\n\n  «da»\n\n!!! a\n    !!! b\n        «so»\n\n    «da»\n"),
         (".md", ":::note[«das Rad»]\n\n«ja»\n\n:::\n"),
         (".md", "::: note\n«ja»\n:::\n«so»\n"),
         (".md", "> [!TIP] «das Rad»\n> «ja»\n"),
