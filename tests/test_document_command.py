@@ -398,6 +398,12 @@ def test_what_is_translated_already_stays(translate, folder):
     assert "2 documents translated" in translate("--documents", folder, out).err
     assert "2 were there already" in translate("--documents", folder, out).err
     assert "2 documents translated" in translate("--documents", folder, out, "--beam", "1").err
+    memory = folder.parent / "memory.tsv"
+    for target in ("A boy.", "The boy."):  # another memory in the same file
+        memory.write_text(f"de\ten\nEin Junge malt.\t{target}\n", encoding="utf-8")
+        answer = translate("--documents", folder, out, "--memory", memory)
+        assert "2 documents translated" in answer.err
+        assert (out / "a.txt").read_text() == f"{target}\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
