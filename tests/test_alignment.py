@@ -6,14 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpora import Trained, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.corpus.links import format_links, parse_links
+import nmt
+from nmt.corpus.links import Link, format_links, parse_links
 from nmt.corpus.words import WordPair
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.errors import UserError
-from nmt.evaluate.aer import GoldAlignments, corpus_score, count_links, read_gold_alignments
+from nmt.evaluate.aer import (
+    GoldAlignments,
+    alignment_error_rates,
+    corpus_score,
+    count_links,
+    read_gold_alignments,
+)
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, extract_links, record_words
 from nmt.view.heatmap import GoldLinks
@@ -233,6 +241,21 @@ def test_a_page_shows_what_is_read_off_and_what_else_there_is(
     assert list(page.matrices) == list(wanted)
     for each, matrix in wanted.items():
         np.testing.assert_allclose(page.matrices[each], matrix)
+
+
+def test_some_pairs_are_compared_with_their_own_gold_links(trained: Trained):
+    """The links that were found of a pair are its gold links: no error of any pair."""
+    translator = nmt.load("tiny", run_folder=trained.runs).translator
+    extractor = Extractor(-1)
+    known = pairs(6, seed=2)
+    found: list[set[Link]] = []
+    none = GoldAlignments(Path("none"), known, [(set(), set())] * 6)
+    alignment_error_rates(
+        translator, none, [extractor], on_links=lambda _, links: found.append(links)
+    )
+    gold = GoldAlignments(Path("found"), known, [(links, links) for links in found])
+    rates = alignment_error_rates(translator, gold, [extractor], rows=[1, 3, 5])
+    assert rates[extractor].aer == 0 and found[:3] != [found[row] for row in (1, 3, 5)]
 
 
 def test_a_figure_of_the_first_words_has_their_gold_links():

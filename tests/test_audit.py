@@ -437,6 +437,14 @@ def test_lengths_are_judged_as_a_training_judges_them():
         assert next(iter(named), None) == reason
 
 
+def test_an_unusual_length_is_unlike_that_of_other_pairs(audit):
+    """Not unlike the other side's: here every translation has three times the length."""
+    given = [(source, " ".join([target] * 3)) for source, target in pairs(300, seed=8)]
+    given[7] = (given[7][0], pairs(300, seed=8)[7][1])
+    _, found, _ = audit(given)
+    assert found["unusual difference of lengths"] == {8}
+
+
 def test_unusual_characters_are_those_of_unicode():
     """All spaces but the plain one, bytes that are not UTF-8, and what is known to be unseen."""
     names = ["SOFT HYPHEN", "ZERO WIDTH SPACE", "WORD JOINER"]

@@ -18,6 +18,7 @@ from nmt.convert.onnx_folder import (
     export_graphs,
     to_onnx,
     without_prefix,
+    write_graph,
 )
 from nmt.models.build import build
 
@@ -103,6 +104,21 @@ def test_a_graph_names_no_folder_of_this_machine(onnxruntime):
     content = graph.SerializeToString()
     for folder in (Path(torch.__file__).parent, Path(__file__).parents[1], Path.home()):
         assert str(folder).encode() not in content
+
+
+@pytest.mark.slow
+def test_each_column_of_an_int8_matrix_has_its_own_scale(onnxruntime, tmp_path):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+    torch.manual_seed(1)
+    module = torch.nn.Linear(64, 3, bias=False).eval().requires_grad_(False)
+    module.weight *= torch.tensor([[1.0], [1e-2], [1e-4]])
+    source = torch.randn(5, 64)
+    graph = to_onnx(module, (source,), ({0: Dim("S")},), ["source"], ["values"])
+    write_graph(graph, tmp_path / "int8.onnx", "int8")
+    opened = session(onnxruntime, str(tmp_path / "int8.onnx"))
+    (found,) = run(opened, {"source": source.numpy()}).values()
+    wanted = module(source).numpy()
+    assert (np.abs(found - wanted).max(0) < 0.05 * np.abs(wanted).max(0)).all()
 
 
 @pytest.mark.slow
