@@ -35,6 +35,17 @@ def test_a_score_that_needs_one_size_names_both(score):
         make_score(score, 8, 6, positions=4)
 
 
+def test_weights_are_returned_as_they_were_before_dropout():
+    """The context is that of the weights that are left, which are twice as large."""
+    torch.manual_seed(0)
+    values = torch.eye(9, dtype=torch.float64)  # so that the context is what was left
+    context, weights = attend(torch.randn(4, 6, 9, dtype=torch.float64), values, dropout=0.5)
+    assert_close(weights.sum(-1), torch.ones(4, 6, dtype=torch.float64))
+    is_left = context > 0
+    assert 0.3 < is_left.double().mean() < 0.7
+    assert_close(context, 2 * weights * is_left)
+
+
 def test_autocast_does_not_move_the_predicted_window():
     """Positions up to 60 are computed in float32 at least, also under autocast."""
     window = make_window("local_p", 8, 10, 0, -0.75)
