@@ -165,10 +165,11 @@ GIVEN = {
 @pytest.mark.parametrize("width", [128, 512])
 @pytest.mark.parametrize("text", ["old", "imported"])
 def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, text, width):
-    """Model, tokenizer and search; the optimizer's only where the run was imported."""
+    """Model, tokenizer, search and how languages are told; the optimizer's only where the run was
+    imported."""
     others = ["decode.beam=3", "decode.length_penalty=0.75", "optim.lr=0.0625"]
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={text}"]
-    words += ["model=luong_global", f"model.hidden_size={width}"]
+    words += ["model=luong_global", f"model.hidden_size={width}", "data.pair_tags=true"]
     old = compose_one(*words, *others)
 
     def open_run(run: str, root: Path) -> tuple[Path, Config]:
@@ -182,7 +183,7 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
     before = flatten(old)
     plain = tuned()
     for key, value in plain.items():
-        if key.startswith(("model.", "tokenizer.", "decode.")):
+        if key.startswith(("model.", "tokenizer.", "decode.", "data.pair_tags")):
             assert value == before[key], key
     by_width = 0.512 / before["model.hidden_size"]
     assert plain["optim.lr"] == (before["optim.lr"] if text == "imported" else min(2e-3, by_width))
