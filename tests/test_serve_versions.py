@@ -122,6 +122,7 @@ def test_a_request_keeps_the_version_that_it_began_with(client, versions, monkey
         for (future, sentences), request in zip(reversed(held), (other, begun), strict=True):
             future.set_result(submit(sentences).result())
             answer = request.result().json()
+    assert other.result().json()["version"] == "1"
     assert answer["version"] == ["1", "1"]
     assert [text[0] for text in answer["translatedText"]] == ["1", "1"]
     wait_for(lambda: not any(batcher.thread.is_alive() for batcher in old.queues.both))
