@@ -14,7 +14,7 @@ from torch import nn
 
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.models.layers import FeedForward, LayerNorm
-from nmt.models.pruning import can_prune, prune
+from nmt.models.pruning import Moments, Pruner, can_prune, prune
 from nmt.models.transformer import Transformer
 
 VOCABULARY = 40
@@ -133,6 +133,16 @@ def test_with_the_sizes_of_the_teacher_nothing_changes():
     config = configuration()
     teacher = make_teacher(config)
     check_same(teacher, make_student(teacher, config))
+
+
+def test_a_unit_counts_by_the_variance_that_it_adds():
+    """Var[x] · |P w|², where the student keeps the first of two dimensions."""
+    last = nn.Linear(3, 2, bias=False).double().requires_grad_(False)
+    last.weight.copy_(torch.tensor([[1.0, 3.0, 0.0], [5.0, 0.0, 9.0]]))
+    moments = Moments(3)
+    moments.add(torch.tensor([[-2.0, 4.0, 1.0], [2.0, 6.0, -1.0]]))
+    first = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    assert Pruner(first, 1.0, {last: moments}).importance(last).tolist() == [4, 9, 0]
 
 
 @pytest.mark.parametrize("size", HALF)
