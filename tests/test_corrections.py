@@ -28,6 +28,7 @@ from nmt.serve.corrections import (
     TooMany,
     find_contrary,
     find_faults,
+    judge_likenesses,
 )
 from nmt.serve.memory import Memory
 
@@ -251,6 +252,16 @@ def test_poisoned_and_copied_corrections_are_named():
     assert "are not translated" in named[11] and "the same for 4 sources" in named[21]
     few = find_faults(rows_of(["zzz qqq vvv xxx", *right[1:5]]), DATA)
     assert few.keys() == {1}
+
+
+@pytest.mark.parametrize(("shift", "least", "most"), [(0, 0, 0.05), (7, 0.9, 1)])
+def test_another_text_is_no_more_like_the_machines_than_strangers_are(shift, least, most):
+    """The limit is learned from the corrections: nearly all of those of other sources are below."""
+    right = [target for _, target in SENTENCES]
+    rows = rows_of(right[shift:] + right[:shift])
+    likenesses, limit = judge_likenesses([(row.target, row.correction) for row in rows])
+    named = sum(value <= limit for value in likenesses)
+    assert least <= named / len(rows) <= most
 
 
 @pytest.fixture
