@@ -278,8 +278,8 @@ def merge(
     Each weight is w = (λ F_old w_old + F_new w_new) / (λ F_old + F_new), with the Fisher
     information F_old of `known` pairs and F_new of those that were `learnt` (Matena & Raffel 2022
     §2.2). λ is the smallest of IMPORTANCE with which the validation pairs lose at most `allowed`
-    BLEU. Deviation: the paper takes each F at the weights that were trained on that text, and not
-    both at the old ones.
+    BLEU, or the largest. Deviation: the paper takes each F at the weights that were trained on that
+    text, and not both at the old ones.
     """
     payload = load(best)
     if payload["origin"].startswith(MERGED):
