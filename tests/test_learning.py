@@ -264,7 +264,7 @@ def test_a_version_that_was_left_stays_so(run, capfd, refused):
     decided(run, 2, base=1)
     decided(run, 3, base=2)
     set_current(run, 3)
-    for name, number, is_left in (("tiny@3", 3, False), ("tiny", 2, True), ("tiny@3", 3, False)):
+    for name, number, is_left in (("tiny@3", 3, False), ("latest", 2, True), ("tiny@3", 3, False)):
         assert run_command(capfd, "rollback", name, *runs).out == f"{number}\n"
         assert ("left" in read_record(run / "versions" / "3")) == is_left
         if is_left:
@@ -274,6 +274,7 @@ def test_a_version_that_was_left_stays_so(run, capfd, refused):
     assert "Version 1" in refused("rollback", "tiny", *runs)
     assert "versions/7" in refused("rollback", "tiny@7", *runs)
     assert "nobody" in refused("rollback", "nobody", *runs)
+    assert "latest" in refused("rollback", "latest", "--runs", str(run))
     (run / "current").write_text("9", encoding="utf-8")  # a version that somebody has deleted
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
 

@@ -25,7 +25,7 @@ from nmt.documents.post_edited import read_post_edited
 from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, open_scorer
 from nmt.runs.decision import EDITS, HELD_OUT
-from nmt.runs.folders import find_checkpoint
+from nmt.runs.folders import find_checkpoint, trained_runs
 from nmt.runs.learning import (
     LEARNT,
     Correction,
@@ -322,7 +322,10 @@ def edits(corrections: Sequence[Correction], language: str) -> dict[str, Any]:
 
 def rollback(options: argparse.Namespace) -> int:
     """Go back to the version before, or to the one that RUN@N names, and print its number."""
-    for name in (Path(options.name), Path(options.runs, options.name)):
+    names = [Path(options.name), Path(options.runs, options.name)]
+    if options.name == "latest":
+        names = trained_runs(Path(options.runs))[-1:]
+    for name in names:
         run_folder, number = named_version(name)
         if (run_folder / "best.safetensors").is_file():
             with only_writer(run_folder):

@@ -551,7 +551,7 @@ def add_learn(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rollback(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "name RUN", "name of a run, or its folder; RUN@N: version N")
+    add_option(parser, "name RUN", "name of a run, its folder, or latest; RUN@N: version N")
     add_runs(parser)
 
 
