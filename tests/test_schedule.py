@@ -174,7 +174,7 @@ def test_the_minutes_decide_how_often_is_validated_where_that_is_open(clock, giv
     trainer.decide_by_length = trainer.save = lambda: None
     budget = TimeBudget(state, train, World(), None)
     budget.timed_from = (0, 10.0)
-    trainer.fix_budget(budget, SimpleNamespace(set_total=lambda total: None))
+    trainer.convert_minutes(budget, SimpleNamespace(set_total=lambda total: None))
     assert state.validate_every == interval
     left = 1800 * (1 - schedule.RESERVE) - 29 - 9
     assert state.total_steps == 100 + int(left / (0.1 + 9 / interval))

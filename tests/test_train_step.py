@@ -202,7 +202,7 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
         step.gradient_sum = OrderedSum(step.model.parameters(), World())
         batches = [step.batches.batch(Cursor(0, 0, number)) for number in range(2)]
         if given_up:
-            numbers = torch.full([2], math.nan)
+            numbers = torch.tensor([math.nan, math.nan, 1.0])  # skipped
             step.pending = PendingUpdate(
                 numbers, limit=math.inf, loss_scale=1.0, tokens=1, padding=0.0, last=Cursor(0, 0, 0)
             )

@@ -38,7 +38,8 @@ from nmt.training.trainer import Trainer
 from nmt.training.validation import Validation
 
 # For train.batch_tokens=null. A batch that does not fit into the memory is computed in parts
-BATCH_TOKENS = {"cuda": 32768}
+BATCH_TOKENS = 1024
+GPU_BATCH_TOKENS = 32768
 
 
 @dataclass
@@ -94,6 +95,7 @@ def build_trainer(
         model = new_model(config, tokenizers)
     if isinstance(model, Transformer):
         model.recomputes = options.recompute
+    model.guided = bool(options.guided_alignment)
     model = model.to(device)
     optimizer = make_optimizer(model, config.optim)
     provenance = parent.provenance if parent else None
@@ -106,12 +108,12 @@ def build_trainer(
         weights = checkpoint.digest({"model": model.state_dict()})
         world.check_equal("The weights at the start", weights)
 
-    # What depends on the device is kept from the start of the training, as process 0 decided it
+    # The number format and the batch size depend on the device. A training that is resumed keeps
+    # those that it began with, also on another device
     precision = stored.precision or config.precision
     dtype = world.broadcast(select_precision(precision, device, is_training=True))
-    batch_tokens = (
-        options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
-    )
+    default = GPU_BATCH_TOKENS if device.type == "cuda" else BATCH_TOKENS
+    batch_tokens = options.batch_tokens or stored.batch_tokens or default
 
     batches = make_batches(config, data, model, batch_tokens)
 
@@ -160,16 +162,17 @@ def make_batches(
 ) -> BatchIterator:
     """The training batches; with guided alignment also what the model's attention learns."""
     options = config.train
-    shares = {kind.name: getattr(options, f"noise_{kind.name}") for kind in fields(Noise)}
-    noise = Noise(**shares)
     links = None
     if options.guided_alignment:
-        model.guided = True
         noise = Noise()  # none, since the links are between words of the text
-        shift = DECODER_STEPS[model.guided_step]  # rows of the weights before the first word's
+        # The row of the attention weights that belongs to the first piece of the target
+        shift = DECODER_STEPS[model.guided_step]
         Manifest(data.corpus).check([LINKS])
         path = data.corpus / LINKS
         links = TrainingLinks(path, data.tokenizers, options.guided_alignment_tokenized, shift)
+    else:
+        shares = {kind.name: getattr(options, f"noise_{kind.name}") for kind in fields(Noise)}
+        noise = Noise(**shares)
     sampling = options.subword_sampling
     return BatchIterator(
         data.train, data.tokenizers, batch_tokens, config.seed, sampling, links, noise
@@ -187,10 +190,10 @@ def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None
 def continued(
     state: TrainState, earlier: Config, total: int | None, config: Config, world: World
 ) -> TrainState:
-    """The stored state of a training, adapted to the limits of `config`; `earlier`: what it had.
+    """The stored state of a training, adapted to the limits of `config`.
 
-    `total`: updates by max_steps and max_epochs. Raises UserError if an update would have another
-    number of batches than before.
+    `earlier` is the configuration that it was saved with. `total`: updates by max_steps and
+    max_epochs. Raises UserError if an update would have another number of batches than before.
     """
     train = config.train
     schedule = config.optim.schedule

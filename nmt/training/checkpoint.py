@@ -254,8 +254,8 @@ def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | Tens
 def insert_tensors(payload: Payload, tensors: dict[str, Tensor], shared: Mapping[str, str]) -> None:
     """Put tensors back into the nested dicts that `flatten` took them from.
 
-    `shared` is the result of `shared_names`. Raises an error that `load` catches if a place is
-    taken.
+    `shared` is the result of `shared_names`. If a place is taken, it raises an error, which `load`
+    turns into a UserError.
     """
     for alias, name in shared.items():
         tensors[alias] = tensors[name]

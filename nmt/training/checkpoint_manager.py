@@ -361,7 +361,8 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     now = new["corpus_hash"]
     if was != now:
         changed.append(f"the corpus (was {was[:10]}, now {now[:10]})")
-    elif not changed and tokenizer_hash(saved) != tokenizer_hash(new):  # a key would explain it
+    elif not changed and tokenizer_hash(saved) != tokenizer_hash(new):
+        # Another corpus or another key would be the reason for this, and is named above
         changed.append("the tokenizer, which was trained again and has become another one")
 
     if changed:

@@ -197,7 +197,10 @@ class Interrupted(Exception):
 
 
 class StopSignal:
-    """A request to stop; `check` raises it, where the training can be saved."""
+    """Keeps the signal that asks the training to stop.
+
+    `check` is called where the training can be saved, and then raises Interrupted.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -303,7 +306,7 @@ class OrderedSum:
     def finish(self) -> None:
         """Set the gradients of all parameters to their sums, in every process.
 
-        They are views of a buffer, which the exchange that the next `add` starts overwrites.
+        They are views of `received`, and valid until the next `add`, whose exchange overwrites it.
         """
         self.receive()
         total = self.total

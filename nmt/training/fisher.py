@@ -1,7 +1,7 @@
 """Fisher information: how much each weight decides about the translations of a text.
 
-It weights the mean of two models: where old text needs a weight, it is kept, elsewhere that of the
-new text is taken (Matena & Raffel 2022 §2.2).
+With it two models are averaged: each parameter is taken mostly from the model whose text depends
+more on it (Matena & Raffel 2022 §2.2).
 """
 
 from collections.abc import Iterable

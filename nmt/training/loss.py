@@ -22,9 +22,11 @@ from nmt.models.base import DecoderOutput, EncoderDecoder
 
 log = logging.getLogger("nmt")
 
-CHUNK_TOKENS = {"cpu": 256, "cuda": 4096}  # whose logits exist at the same time
+# Tokens whose logits exist at the same time; even, so that the two predictions of a token for
+# R-Drop are in one chunk
+CHUNK_TOKENS = {"cpu": 256, "cuda": 4096}
 DIVERGENCE_TOKENS = 64  # whose two distributions exist at the same time
-# Numbers of d loss / d logits that exist at the same time, if that is more than one chunk
+# At most so many numbers of d loss / d logits exist at the same time, but at least those of a chunk
 GRADIENT_ELEMENTS = 2**23
 # Logits of a chunk from which on its loss is compiled on a GPU; with fewer, compiling takes longer
 # than it saves
@@ -38,7 +40,7 @@ def training_loss(
     target: Tensor,
     real: Tensor | None,
     smoothing: float,
-    divergence: float = 0.0,
+    divergence_weight: float = 0.0,
     sampled: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """The loss that a training minimizes, and −Σ log p; both are sums over the target tokens.
@@ -47,16 +49,17 @@ def training_loss(
     loss is the smoothed cross entropy. Hard attention adds the loss of its samples, whose reward is
     log p.
 
-    With a weight α for the `divergence`, `decoded` has two rows for each row of target, one after
+    With a `divergence_weight` α, `decoded` has two rows for each row of target, one after
     the other, which dropout makes different. Then the loss is the mean of the two cross entropies,
     plus α/2 times the mean of the two Kullback-Leibler divergences. That is half of the loss of
     R-Drop (Liang 2021 eq. 4), so that α = 0 changes nothing.
 
-    With `sampled`, p is estimated from the pieces of the target and so many others (`draw_pieces`).
+    If `sampled` is not 0, p is estimated from the pieces of the target and so many pieces that are
+    drawn from the others (`draw_pieces`).
     """
     copies = len(decoded.hidden) // len(target)
     loss, nll = token_losses(
-        decoded.hidden, model.output, target, real, smoothing, divergence, sampled
+        decoded.hidden, model.output, target, real, smoothing, divergence_weight, sampled
     )
     if decoded.samples is not None:
         log_probability = select_tokens(decoded.samples.log_probability, real)  # [N]
@@ -81,7 +84,7 @@ def token_losses(
     target: Tensor,
     real: Tensor | None,
     smoothing: float,
-    divergence: float = 0.0,
+    divergence_weight: float = 0.0,
     sampled: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """hidden [B T D], target [B T] → the smoothed loss, summed, and −log p [N] of the tokens.
@@ -107,13 +110,13 @@ def token_losses(
         flat_target = flat_target.repeat_interleave(2)  # [2 N]
     if not sampled:
         return LinearCrossEntropy.apply(
-            flat_hidden, weight, bias, flat_target, smoothing, divergence
+            flat_hidden, weight, bias, flat_target, smoothing, divergence_weight
         )
 
     pieces, log_weights, places = draw_pieces(flat_target, len(weight), sampled)
     drawn_bias = log_weights if bias is None else bias[pieces] + log_weights  # [J]
     loss, nll = LinearCrossEntropy.apply(
-        flat_hidden, weight[pieces], drawn_bias, places, 0.0, divergence
+        flat_hidden, weight[pieces], drawn_bias, places, 0.0, divergence_weight
     )
     if smoothing:  # over the whole vocabulary, which takes few products
         loss = loss + smoothing * smoothing_loss(flat_hidden, weight, bias, flat_target)
@@ -129,9 +132,10 @@ def draw_pieces(target: Tensor, vocabulary: int, count: int) -> tuple[Tensor, Te
 
     Returns the pieces [J], their log weights [J], and the target's places among the pieces [N].
 
-    This is the softmax by importance sampling of Bengio & Senécal 2008. Deviation: they draw other
-    pieces for each token, and only its correct piece has no weight. Jean et al. 2015 §3 use the
-    same pieces for a whole part of the text, but neither draw nor weigh them.
+    This is the softmax by importance sampling of Bengio & Senécal 2008. Deviations: one draw serves
+    all tokens, and no piece of Y has a weight; they draw anew for each token, where only its own
+    target has none. Jean et al. 2015 §3 also share the pieces within a part of the text, but do not
+    draw them at random, and give them no weights.
     """
     is_in_target = torch.zeros(vocabulary, dtype=torch.bool, device=target.device)
     is_in_target[target] = True
@@ -187,7 +191,7 @@ class LinearCrossEntropy(Function):
         bias: Tensor | None,
         target: Tensor,
         smoothing: float,
-        divergence: float,
+        divergence_weight: float,
     ) -> tuple[Tensor, Tensor]:
         """hidden [N D], weight [V D], bias [V], target [N] → the loss, summed, and −log p [N]."""
         needed: tuple[bool, ...] = ctx.needs_input_grad[:3]  # type: ignore[attr-defined]
@@ -205,7 +209,7 @@ class LinearCrossEntropy(Function):
         nll = hidden.new_empty(tokens, dtype=full)
 
         with torch.autocast(device_type, enabled=False):
-            # Without smoothing the means are not used and stay 0
+            # Without smoothing the means are multiplied by 0; they need not be right, and stay 0
             mean_weight = weight.new_zeros(weight.size(1), dtype=full)  # [D]
             if smoothing:
                 mean_weight = weight.mean(0, dtype=full)
@@ -220,14 +224,16 @@ class LinearCrossEntropy(Function):
             ctx.mark_non_differentiable(nll)
 
             chunk = CHUNK_TOKENS.get(device_type, 4096)
-            if needs_gradient and not divergence and is_worth_compiling(weight, min(chunk, tokens)):
+            is_compiled = is_worth_compiling(weight, min(chunk, tokens))
+            if needs_gradient and not divergence_weight and is_compiled:
                 loss = add_compiled_chunks(
                     hidden_low, weight_low, bias, target, mean_logits, smoothing, gradients, nll
                 )
                 return loss, nll
 
             # A group: the chunks whose gradients are multiplied at once. Logits are overwritten by
-            # their gradients, or have a buffer of their own if the number formats differ
+            # their gradients. They are in a buffer instead if these have another number format, or
+            # are not needed
             chunks_of_group = max(1, GRADIENT_ELEMENTS // (chunk * vocabulary))
             in_place = needs_gradient and low == full
             buffer_rows = 0 if in_place else min(chunk, len(hidden_low))
@@ -242,22 +248,27 @@ class LinearCrossEntropy(Function):
                     chunk_gradients = logit_gradients[start:stop]  # [C V], or empty
 
                     # Logits of the chunk, without the rows that `pad_rows` has added
-                    real = slice(rows.start, min(rows.stop, tokens))
+                    unpadded = slice(rows.start, min(rows.stop, tokens))
                     out = chunk_gradients if in_place else buffer[: stop - start]
                     write_product(hidden_low[rows], weight_low, out)
-                    logits = out[: real.stop - real.start]  # [C V]
+                    logits = out[: unpadded.stop - unpadded.start]  # [C V]
                     if bias is not None:
                         logits += bias
 
                     # The loss, and −log p; the logits become their softmax
-                    nll[real] = add_loss_(
-                        loss, logits, target[real], mean_logits[real], smoothing, divergence
+                    nll[unpadded] = add_loss_(
+                        loss,
+                        logits,
+                        target[unpadded],
+                        mean_logits[unpadded],
+                        smoothing,
+                        divergence_weight,
                     )
 
                     # The softmax becomes the gradient, softmax − (1 − ε) onehot; what is missing,
                     # −ε / V, is in `uniform_gradients`
                     if needs_gradient:
-                        places = target[real][:, None]
+                        places = target[unpadded][:, None]
                         minus = torch.full_like(places, smoothing - 1, dtype=logits.dtype)
                         logits.scatter_add_(1, places, minus)
                         if not in_place:
@@ -284,9 +295,9 @@ def uniform_gradients(
 ) -> list[Tensor | None]:
     """Gradients of −ε Σ_n mean_v (h_n · W_v + b_v) for hidden [N D], weight [V D] and bias [V].
 
-    They need no logits: this is the part −ε / V of d loss / d logits, and those of the rest are
-    added to it. mean_weight [D] is mean_v W_v. Gradients of weight and bias that are not `needed`
-    are None.
+    They come from the term −ε / V of d loss / d logits, which is the same for all logits, so these
+    need not be computed. The gradients of the other terms are added later. mean_weight [D] is
+    mean_v W_v. Gradients of weight and bias that are not `needed` are None.
     """
     of_token = -smoothing * mean_weight  # [D], the same for each token
     of_hidden = of_token.to(hidden.dtype).repeat(len(hidden), 1)
@@ -315,25 +326,26 @@ def add_loss_(
     target: Tensor,
     mean_logits: Tensor,
     smoothing: float,
-    divergence: float,
+    divergence_weight: float,
 ) -> Tensor:
     """Add the loss of logits [C V], with means [C] and target [C], to `loss`; returns −log p [C].
 
     The logits become their softmax in place, to which the gradient of the divergence is added.
     """
     # What is needed of the logits, before the softmax overwrites them
-    if divergence:
+    if divergence_weight:
         log_ratio = logits[::2] - logits[1::2]  # [C/2 V], without the normalizers
     target_logits = logits.gather(1, target[:, None]).squeeze(1)  # [C]
     largest = logits.amax(1)  # [C]
     torch.softmax(logits, 1, out=logits)
 
-    # log Σ exp(logits) [C], by the largest probability, which cannot underflow
+    # log Σ exp(logits) [C] without another pass. The largest probability is
+    # exp(largest) / Σ exp(logits); it is at least 1 / V, so that its log is finite
     log_normalizer = largest - logits.amax(1).log()
     loss += smoothed_loss(log_normalizer, target_logits, mean_logits, smoothing)
-    if divergence:
+    if divergence_weight:
         log_ratio -= (log_normalizer[::2] - log_normalizer[1::2])[:, None]
-        loss += add_divergence_(logits, log_ratio, divergence)
+        loss += add_divergence_(logits, log_ratio, divergence_weight)
     return log_normalizer - target_logits
 
 
@@ -421,7 +433,7 @@ def compiled_softmax_gradient() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     return torch.compile(softmax_gradient, dynamic=True, fullgraph=True)
 
 
-def add_divergence_(softmax: Tensor, log_ratio: Tensor, divergence: float) -> Tensor:
+def add_divergence_(softmax: Tensor, log_ratio: Tensor, divergence_weight: float) -> Tensor:
     """α/2 Σ (KL(p ‖ q) + KL(q ‖ p)), where p and q are the even and the odd rows of softmax [C V].
 
     Its gradient for the logits is added to softmax in place. log_ratio [C/2 V] is log p − log q.
@@ -435,9 +447,9 @@ def add_divergence_(softmax: Tensor, log_ratio: Tensor, divergence: float) -> Te
     difference = p - q
     of_p = difference.addcmul(p, log_ratio - kl_p_q)  # p − q + p (log p/q − KL(p ‖ q))
     minus_of_q = difference.addcmul_(q, log_ratio + kl_q_p)  # p − q + q (log p/q + KL(q ‖ p))
-    p.add_(of_p, alpha=divergence / 2)
-    q.sub_(minus_of_q, alpha=divergence / 2)
-    return (kl_p_q + kl_q_p).sum() * (divergence / 2)
+    p.add_(of_p, alpha=divergence_weight / 2)
+    q.sub_(minus_of_q, alpha=divergence_weight / 2)
+    return (kl_p_q + kl_q_p).sum() * (divergence_weight / 2)
 
 
 class LinearDivergence(Function):
@@ -504,8 +516,8 @@ def add_gradients(
     """
     hidden_gradient, weight_gradient, bias_gradient = gradients
     assert hidden_gradient is not None
-    real = slice(rows.start, min(rows.stop, len(hidden_gradient)))
-    hidden_gradient[real] += (logit_gradients @ weight)[: real.stop - real.start]
+    unpadded = slice(rows.start, min(rows.stop, len(hidden_gradient)))
+    hidden_gradient[unpadded] += (logit_gradients @ weight)[: unpadded.stop - unpadded.start]
     if weight_gradient is not None and logit_gradients.dtype == weight_gradient.dtype:
         weight_gradient.addmm_(logit_gradients.t(), hidden)
     elif weight_gradient is not None and logit_gradients.device.type == "cuda":

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from nmt.config.schema import OptimConfig
 
-STEPS = 5  # of Newton–Schulz
-# Of its polynomial; in few steps they bring singular values near 1, not to 1 (Jordan et al. 2024)
+STEPS = 5  # of the Newton–Schulz iteration
+# Of the polynomial of a step. Few steps bring singular values near 1, not to 1 (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 RMS = 0.2  # of AdamW's updates, roughly (Liu et al. 2025 §2.2)
 
@@ -105,17 +105,18 @@ class Muon(torch.optim.AdamW):
             if parameter.grad is not None:
                 by_shape.setdefault(parameter.shape, []).append(parameter)
         for parameters in by_shape.values():
-            self.change(parameters)
+            self.update_matrices(parameters)
         for parameter in self.matrices["params"]:
             parameter.grad = None  # AdamW leaves out what has no gradient
         super().step()
         for parameter, gradient in zip(self.matrices["params"], gradients, strict=True):
             parameter.grad = gradient
 
-    def change(self, matrices: list[nn.Parameter]) -> None:
+    def update_matrices(self, matrices: list[nn.Parameter]) -> None:
         """One step of G matrices [n m] and their momenta, in place; none where found_inf is 1.
 
-        They are computed together, since each product of a narrow model is over in microseconds.
+        They are computed in one batch: in a narrow model a single product takes less time than the
+        call that starts it.
         """
         momenta = []
         for matrix in matrices:

@@ -39,12 +39,13 @@ def select_device_or_auto(name: str) -> torch.device:
 
 
 def select_precision(name: str, device: torch.device, is_training: bool = False) -> torch.dtype:
-    """`auto` is bf16 where its products are faster, else fp32; in training it may be fp16.
+    """The number format of this name.
 
-    On CUDA bf16 is faster from compute capability 8.0 on. From 7.0 on (V100, T4) there are units
-    for fp16, in which a model is trained. Search uses fp32 there, since the sums of a model that
-    was trained in another format may be too large for fp16. On
-    devices other than CUDA, fp16 means fp32.
+    `auto` on CUDA is bf16 from compute capability 8.0 on. From 7.0 on (V100, T4) it is fp16 in
+    training and fp32 in search, because a model that was trained in another format may have sums
+    that are too large for fp16. Elsewhere it is fp32, or bf16 on a CPU where that is faster.
+
+    On devices other than CUDA, the name fp16 means fp32.
     """
     if name != "auto":
         dtype = choose("precision", name, DTYPES)

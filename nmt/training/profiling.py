@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import profiler
 
 log = logging.getLogger("nmt")
-# Updates that are not recorded: kernels are compiled, and the number of threads is chosen
+# Updates before the recording; the first ones are slower, since kernels are compiled
 WAIT = 10
 WARMUP = 2
 

@@ -24,7 +24,7 @@ MOST_POSITIONS = 1024  # of a random batch
 
 
 class Rehearsal:
-    """Keeps what the parent knows: the model as it was before the training."""
+    """The loss that keeps what the parent knows, which is the model before this training."""
 
     def __init__(
         self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0
@@ -42,10 +42,10 @@ class Rehearsal:
         self.tags = sorted(tags) or [""]  # "": no tag
 
     def batch(self, generator: np.random.Generator, positions: int) -> Batch:
-        """Random sentences of one length, behind the prefixes of a random tag.
+        """Random pairs of one source length and one target length.
 
-        They have at most `positions` positions on either side, prefixes not counted, but at least
-        one sentence.
+        Both sides begin with the prefixes of a random tag. There are at most `positions` positions
+        on either side, prefixes not counted, but at least one pair.
         """
         source_length = int(generator.integers(LENGTHS[0], LENGTHS[1] + 1))
         target_length = max(1, source_length + int(generator.integers(-2, 3)))
@@ -81,13 +81,15 @@ class Rehearsal:
 def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
     """How probable each id is as a piece of text; 0 for special pieces and ids from `known` on.
 
-    exp(score) in a unigram model. In a BPE model scores are 0, −1, −2 …, and the piece of rank r
-    has 1 / r (Zipf's law). The first has 0: added words have the same score.
+    It is proportional to exp(score) in a unigram model. In a BPE model the piece of rank r has the
+    score 1 − r, and its probability is proportional to 1 / r (Zipf's law). Pieces with the score 0
+    get 0, because added words have that score; so does the first piece of a BPE model.
     """
     sampler = tokenizer.sampler
+    is_bpe = sampler.dropout
     weights = np.zeros(tokenizer.size)
     for piece, score in sampler.scores.items():
-        if score < 0:  # 0: words that are pieces of their own
-            weights[sampler.ids[piece]] = 1 / (1 - score) if sampler.dropout else np.exp(score)
+        if score < 0:
+            weights[sampler.ids[piece]] = 1 / (1 - score) if is_bpe else np.exp(score)
     weights[known:] = 0
     return weights / weights.sum()

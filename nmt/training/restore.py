@@ -124,7 +124,10 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
 
 
 def make_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
-    """As `read_tokenizer`, which turns the errors that this raises into a UserError."""
+    """The tokenizer of a side.
+
+    Bad entries raise errors of many kinds, which `read_tokenizer` turns into one.
+    """
     number = ("source", "target").index(side)
     model = stored.get(side, stored.get("source"))  # a joint one is stored as the source's
     lowercase = stored.get("lowercase")
@@ -216,9 +219,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) 
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in these checkpoints, oldest first, summed in float64.
+    """The mean of the weights in these checkpoints, summed in float64.
 
-    Integers are those of the newest one. Tensors with several names stay shared.
+    `paths` begin with the oldest. Integers are those of the newest one. Tensors with several names
+    stay shared.
     """
     sums: dict[str, Tensor] = {}
     for path in paths:  # after the loop, `weights` and `shared` are those of the newest

@@ -21,11 +21,14 @@ WARMUP = 400  # updates
 LARGEST_WARMUP = 0.25  # fraction of the training
 MANY_PASSES = 300  # over the training pairs; with 1,000 of them, passes 100 to 240 still help
 MIN_UPDATES = 50  # before max_minutes is converted
-MIN_TIMED_UPDATES = 10  # of them
+MIN_TIMED_UPDATES = 10  # since `TimeBudget.timed_from`
 # How long updates are made before max_minutes is converted. Those of the second half are timed,
 # because the first ones are the slowest
 MEASURED_FRACTION = 0.05  # of max_minutes
 MAX_MEASURED_SECONDS = 60.0
+# Seconds of updates from which on their number may be corrected, or MEASURED_FRACTION if that is
+# more
+MIN_CORRECTION_SECONDS = 60.0
 # Fraction of max_minutes by which the end may be missed before the number of updates changes
 CLEARLY = 0.02
 # Largest fraction of the time for validations, where train.validate_every leaves it open
@@ -35,7 +38,10 @@ RESERVE = 0.01
 
 
 def is_endless(schedule: str, max_minutes: float | None) -> bool:
-    """Whether a training with a larger budget has the same updates and then more."""
+    """Whether a training whose budget is raised goes on as before.
+
+    That is so if its learning rates do not depend on where it ends.
+    """
     return not SCHEDULES[schedule].has_end and max_minutes is None
 
 
@@ -135,7 +141,7 @@ class TimeBudget:
         # The step and second since which updates are timed; None until the slow ones are over
         self.timed_from: tuple[int, float] | None = None
         self.left_out_seconds = 0.0  # of validations and pictures since then
-        self.validation_seconds = 0.0  # of the last validation
+        self.validation_seconds = 0.0  # of the most recent validation
 
     def after_update(self) -> None:
         """Bring state.seconds up to date, and set `timed_from` once the first updates are over.
@@ -202,7 +208,8 @@ class TimeBudget:
         assert self.train.max_minutes is not None
         state = self.state
         budget = 60 * self.train.max_minutes * (1 - RESERVE)
-        left = max(0.0, budget - state.seconds - self.validation_seconds)  # the last validation
+        # Leaves time for the validation at the end
+        left = max(0.0, budget - state.seconds - self.validation_seconds)
         total = state.step + int(left / self.with_validations(update_seconds))
         return min(total, self.limit or total)
 
@@ -213,16 +220,17 @@ class TimeBudget:
     def corrected(self) -> int | None:
         """Another total number of updates, if the present one would clearly miss max_minutes.
 
-        None if the present one stays. That is judged by the last minute or more.
+        None if the present one stays. That is judged by at least a minute of updates.
         """
         state = self.state
         minutes = self.train.max_minutes
         if minutes is None or not state.budget_fixed:
             return None
+        # After a training is resumed, no validation has been timed at first
         if self.timed_from is None or not self.validation_seconds:
             return None
         timed = state.seconds - self.timed_from[1] - self.left_out_seconds
-        if timed < max(MAX_MEASURED_SECONDS, 60 * MEASURED_FRACTION * minutes):
+        if timed < max(MIN_CORRECTION_SECONDS, 60 * MEASURED_FRACTION * minutes):
             return None
         assert state.total_steps is not None
         update_seconds = self.end_measurement()

@@ -43,7 +43,7 @@ class TrainState:
     # Updates of the whole training. Until max_minutes is converted: by max_steps and max_epochs
     # alone, None without these
     total_steps: int | None = None
-    budget_fixed: bool = False  # max_minutes has been converted into total_steps
+    budget_fixed: bool = False  # max_minutes is converted into total_steps, which may still change
     # updates before the schedule of the learning rate: those of an earlier, finished training
     schedule_start: int = 0
     warmup_steps: int | None = None  # of the schedule; None until it begins

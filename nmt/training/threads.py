@@ -122,7 +122,9 @@ class ThreadChoice:
         self.place = self.choices.index(min(seconds, key=seconds.__getitem__))  # of the one in use
         self.direction = 1  # the next trial is of the next larger number; −1: the next smaller one
         self.recent = deque[float](maxlen=COMPARED)  # seconds a position, of the last updates
-        self.usual = math.inf  # their median when the last trial began, or that of a faster trial
+        # Seconds a position to compare with: the median when the last trial began, or that of a
+        # faster trial; with one choice, the smallest median so far
+        self.usual = math.inf
         self.trial: list[float] | None = None  # seconds a position, of a trial's updates so far
         self.waited = 0  # updates since the last trial
         self.wait = FIRST_TRIAL  # updates from that to the next trial
@@ -139,7 +141,8 @@ class ThreadChoice:
         """`TrainStep.update`, timed."""
         start = time.monotonic()
         shown = step.update()
-        self.after_update(time.monotonic() - start, step.positions)
+        if step.device.type == "cpu":
+            self.after_update(time.monotonic() - start, step.positions)
         return shown
 
     def after_update(self, seconds: float, positions: int) -> None:

@@ -87,7 +87,8 @@ class TrainMetrics:
 class PendingUpdate:
     """The numbers of an update, copied to the host while the device works on the next one."""
 
-    numbers: Tensor  # summed −log p of each micro-batch, then the gradient norm [M + 1]
+    # Summed −log p of each micro-batch, the gradient norm, 1 if the update was skipped [M + 2]
+    numbers: Tensor
     limit: float  # the largest loss of a valid update
     loss_scale: float  # the factor of the loss; 1: not scaled
     tokens: int  # of all M micro-batches
@@ -242,7 +243,7 @@ class TrainStep:
         state.step += 1
 
         # Numbers of the curves: of this update on a CPU, of the one before on a GPU
-        numbers = torch.stack([*nll, norm.to(nll[0])])
+        numbers = torch.stack([*nll, norm.to(nll[0]), skip.to(nll[0])])
         self.pending = PendingUpdate(
             numbers,
             limit=limit,
@@ -258,9 +259,9 @@ class TrainStep:
     def add_gradients(self, batches: list[Batch], divisor: float) -> list[Tensor]:
         """Compute the gradients of these micro-batches; returns the summed −log p of each.
 
-        `divisor` of the loss is the number of target tokens of the whole update, divided by the
-        scale of the loss. The gradients stay in the parameters, added up, or go to `gradient_sum`
-        if there is one.
+        The loss is divided by `divisor`. That is the number of target tokens of the whole update;
+        in fp16 it is divided by the loss scale, so that the loss is multiplied by it. The gradients
+        stay in the parameters, added up, or go to `gradient_sum` if there is one.
 
         If a batch does not fit into the memory, batches are computed in halves, then quarters, and
         so on, now and from then on. If torch.compile or FlexAttention fails, the training goes on
@@ -346,8 +347,9 @@ class TrainStep:
                     weights = decoded.weights[:, 0, 0]  # of the guided head [B T S]
                     guided = alignment_loss(weights, links)
                     loss = loss + train.guided_alignment / copies * guided
-                # Rehearsal once in a micro-batch, in the backward pass of its first part: so
-                # gradients are always added in the same order
+                # Rehearsal, once in a micro-batch. Its loss is added to that of the first part and
+                # has no backward pass of its own, so that gradients are always added in one order.
+                # Where batches are split to fit into the memory, the random batch is smaller, too
                 is_first = not nll
                 if self.rehearsal is not None and is_first:
                     positions = batch.output.numel() // self.parts
@@ -398,16 +400,14 @@ class TrainStep:
             return
         pending = self.pending
         self.pending = None
-        *nll, norm = pending.read()
+        *nll, norm, skip = pending.read()
         loss = sum(nll) / pending.tokens
         self.loss = loss
-        # As on the device, in `update`
-        is_valid = loss <= pending.limit and math.isfinite(loss) and math.isfinite(norm)
         is_overflow = math.isfinite(loss) and not math.isfinite(norm) and pending.loss_scale > 1
         if is_overflow:
             self.state.record_overflow(pending.loss_scale)
             return
-        if not is_valid:
+        if skip:
             batch = self.batches.describe_batch(pending.last)
             self.state.record_skip(loss, norm, pending.limit, batch)
             return

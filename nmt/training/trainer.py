@@ -69,14 +69,16 @@ class Trainer:
             self.report_finished()
             return
         self.report_start()
+        # Dropout and warm-up are kept from the first validation on, unless a new schedule begins
         if state.step == state.schedule_start or not state.validated_step:
             self.decide_by_length()
         elif self.config.model.dropout is None:
             set_dropout(self.model, state.dropout)
         if self.world.is_main:
-            # Points after the saved update are discarded. If the validation of that update is still
-            # due, its own points are discarded as well, since a process that was killed may have
-            # logged that validation. The training's point there is then logged again, below
+            # Points of updates after the saved one are discarded, since these are made again. If
+            # the validation of the saved update is still due, so are the points of that update: a
+            # process that was killed may have logged the validation. The training's own point of
+            # that update is `state.point`, which is logged again below
             due = state.validation_due
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
@@ -159,9 +161,9 @@ class Trainer:
             try:
                 # Once in a while: the number of updates that max_minutes has time for
                 if budget.can_estimate():
-                    self.fix_budget(budget, progress)
+                    self.convert_minutes(budget, progress)
                 elif (total := budget.corrected()) is not None:
-                    self.correct_budget(total, progress)
+                    self.change_total(total, progress)
 
                 # Once in a while: validate, and save checkpoints
                 if state.validation_due:
@@ -189,8 +191,8 @@ class Trainer:
                             state.point = point
                     self.train_step.metrics = TrainMetrics()
 
-                # Early pictures of the attention, before a save at this step: a training that is
-                # continued from it would not draw them again
+                # Early pictures of the attention. They are drawn before anything is saved at this
+                # step, because a training that is resumed from there does not draw them again
                 if state.step in EARLY_UPDATES and not due:
                     self.exclude_from_speed(budget.leave_out(self.log_attention))
             except TrainingDiverged as error:
@@ -231,7 +233,7 @@ class Trainer:
         state.skipped = []
         self.save()
 
-    def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
+    def convert_minutes(self, budget: TimeBudget, progress: Progress) -> None:
         """Convert max_minutes into the total number of updates; a validation is timed for it."""
         state = self.state
         self.train_step.settle()
@@ -253,13 +255,14 @@ class Trainer:
             self.config.train.max_minutes,
             short_number(self.passes),
         )
-        self.decide_by_length()
+        self.decide_by_length()  # after a validation, too, if the training was given more minutes
         self.save()  # so that a training that is killed keeps the number
 
-    def correct_budget(self, total: int, progress: Progress) -> None:
+    def change_total(self, total: int, progress: Progress) -> None:
         """Train for another number of updates, because their speed has changed."""
         state = self.state
-        old_total = state.total_steps or total
+        old_total = state.total_steps
+        assert old_total is not None
         old_passes = short_number(self.passes)
         state.total_steps = total  # which changes self.passes
         comparison = f"{short_number(self.passes)} passes instead of {old_passes}"
@@ -310,11 +313,12 @@ class Trainer:
         state = self.state
         train = self.config.train
         limit = planned_updates(train, self.updates_per_epoch)
-        ended_by_time = train.max_minutes is not None and (limit is None or state.step < limit)
+        # Time or patience has ended it; `is_early` tells which
+        below_limit = train.max_minutes is not None and (limit is None or state.step < limit)
         return TrainingFigures(
             pairs=len(self.train_step.batches.pairs),
             passes=state.step / self.updates_per_epoch,
-            minutes=state.seconds / 60 if ended_by_time else None,
+            minutes=state.seconds / 60 if below_limit else None,
             is_rising=is_rising(state.scores, direction(train.metric)),
             is_early=state.patience_spent(train.patience),
         )
@@ -398,9 +402,11 @@ class Trainer:
         self.train_step.settle()
         self.state.metrics = self.train_step.metrics.sums()
         if self.world.is_main:
+            # First the curves, so that a kill in between loses none of a saved update. If they
+            # cannot be written, the weights are saved all the same
             try:
                 if self.logger is not None:
-                    self.logger.flush()  # first, so that a saved update never lacks its curves
+                    self.logger.flush()
             finally:
                 self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
         # The others wait here for the file

@@ -94,7 +94,9 @@ class Validation:
             self.references.append(reference)
         tokenizers = translator.tokenizers
         if tokenizers.protects or tokenizers.target.prefixes:
-            # As in translation: a span is a placeholder even where the reference does not have it
+            # Encoded as in translation. The stored ids will not do: there a span is a placeholder
+            # only if the reference has it too, and they do not say with which prefix a translation
+            # begins
             protected = tokenizers.protect_sources(self.source_texts)
             self.sources = tokenizers.encode_sources(protected)
         else:
