@@ -12,7 +12,7 @@ from corpora import Trained, run_command
 import nmt
 from nmt.commands import translate
 from nmt.convert.export import read_resource
-from nmt.decode.confidence import UNSURE, Calibration, logits, mark_unsure, word_log_probabilities
+from nmt.decode.confidence import UNSURE, Calibration, least_log_probabilities, logits, mark_unsure
 from nmt.evaluate.calibration import (
     FILE,
     fit,
@@ -33,7 +33,7 @@ def test_a_word_is_as_sure_as_its_least_probable_piece():
     """Pieces ▁a, b.▁ (half in the first word, half in the second) and c; a word without a piece is
     certain."""
     fractions = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
-    assert word_log_probabilities([-1.0, -3.0, -2.0], fractions).tolist() == [-3.0, -3.0, 0.0]
+    assert least_log_probabilities([-1.0, -3.0, -2.0], fractions).tolist() == [-3.0, -3.0, 0.0]
 
 
 @pytest.mark.parametrize(

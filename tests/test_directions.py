@@ -77,7 +77,10 @@ def test_what_stands_behind_a_tag(runs):
     """A tag is not copied, is no span of the source, and stands before each part of a long line."""
     run = nmt.load("own", run_folder=runs, precision="fp32")
     assert run.translator.tokenizers.protects
-    copied, capitals = run.translate(["<2fr>  12  ½ № 3 ", "<2fr> THE BIG DOG 12"])
+    copied, word, capitals = run.translate(
+        ["<2fr>  12  ½ № 3 ", "<2fr> dog", "<2fr> THE BIG DOG 12"]
+    )
+    assert not word.is_copied
     assert copied.is_copied and copied.text == "12 ½ № 3"
     assert not any("2fr" in span.lower() for span in capitals.changed_spans)
 
@@ -87,6 +90,10 @@ def test_what_stands_behind_a_tag(runs):
     assert len(line.parts) > 1
     for part in line.parts:
         assert part.source_ids[: len(tag)] == tag and len(part.source_ids) <= 12
+
+    # A line of tags is divided as well, and ends
+    (line,) = short.translate(["<2fr> " * 40 + "dog"])
+    assert line.parts and all(len(part.source_ids) <= 12 for part in line.parts)
 
 
 @pytest.mark.parametrize(

@@ -153,11 +153,11 @@ def test_the_mean_of_layers_by_hand():
     assert record.layer_weights((0, 1), None).tolist() == [[0.5, 0.5]]
     assert layer_candidates(3) == [0, 1, 2, (1, 2), (0, 1, 2)]
     assert absolute_layers((-1, -2), 3) == (2, 1)
-    assert record.read("mean", (0, 1), None).tolist() == [[0.5, 0.5]]
+    assert record.weight_table("mean", (0, 1), None).tolist() == [[0.5, 0.5]]
     with pytest.raises(UserError, match="needs the weights of self-attention"):
-        record.read("rollout", 0, None)
+        record.weight_table("rollout", 0, None)
     record.rollout = weights[0, 0]
-    assert record.read("rollout", 0, None).tolist() == [[1.0, 0.0]]
+    assert record.weight_table("rollout", 0, None).tolist() == [[1.0, 0.0]]
 
 
 def test_pairs_longer_than_the_learned_positions_are_refused(small_model):

@@ -14,6 +14,7 @@ from conftest import small_config
 from corpora import Trained, run_command
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import nmt
 from nmt.config.schema import DecodeConfig
@@ -32,8 +33,8 @@ from nmt.decode.term_search import (
     forms,
     is_form,
     search_again,
-    templates,
-    variants,
+    sentence_templates,
+    templates_for_span,
 )
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Query, Translator
@@ -145,6 +146,13 @@ def test_where_a_translation_has_a_term(term, text, found):
     assert "|".join(spans) == found
 
 
+def test_a_term_is_found_in_capitals():
+    """Those of ß are two letters, those of ς and ı are also those of σ and i."""
+    for term in ("Straße", "λόγος", "kız"):
+        assert list(find_target(term, term.upper(), any_case=True)) == [(0, len(term.upper()))]
+    assert not list(find_target("Straße", "STRASSE", any_case=False))
+
+
 TERM = "12,50 kg"
 NO_TERM = "3.456 m"
 
@@ -223,11 +231,11 @@ PIECES = ["▁the", "▁train", "▁sta", "tion", "▁there", "."]
     ("losses", "weights", "kept", "start", "end"),
     [
         ("0.1 4 1 1 0 9", "", [], 1, 4),  # a loss is a sum over the word
-        ("0.1 4 0.5 0.5 0 9", "", [], 1, 4),  # at least RIGHT of 4
+        ("0.1 4 0.5 0.5 0 9", "", [], 1, 4),  # at least RIGHT_SHARE of 4
         ("0.1 4 0.49 0.5 0 9", "", [], 1, 2),
-        ("0.1 2.4 2 2 0 9", "", [], 1, 4),  # at least LEFT of 4
+        ("0.1 2.4 2 2 0 9", "", [], 1, 4),  # at least LEFT_SHARE of 4
         ("0.1 2.3 2 2 0 9", "", [], 2, 4),
-        ("3.2 4 0 0 0 9", "", [], 0, 2),  # a short word: LEFT + SHORT
+        ("3.2 4 0 0 0 9", "", [], 0, 2),  # a short word: LEFT_SHARE + EXTRA_IF_SHORT
         ("3.1 4 0 0 0 9", "", [], 1, 2),
         ("-5 4 -1 -1 -1 9", "", [], 1, 2),
         # A weight is a mean over the word; loss and weight are divided by their largest values
@@ -291,11 +299,11 @@ def test_what_is_searched_for_a_term():
         cost = int(term != "▁Tiger")
         wanted[f"▁der {term} ▁."] = cost
         wanted[f"▁die|▁das {term} ▁."] = cost + 1
-    found = templates(glossary, hund, ["Tiger"], TermSpan(1, 2, True))
+    found = templates_for_span(glossary, hund, ["Tiger"], TermSpan(1, 2, True))
     assert {shown(tokenizer, template): cost for template, cost in found} == wanted
-    found = templates(glossary, hund, ["Tiger"], TermSpan(1, 2))
+    found = templates_for_span(glossary, hund, ["Tiger"], TermSpan(1, 2))
     assert [cost for _, cost in found] == [0, 1, 1, 1]
-    both = templates(
+    both = templates_for_span(
         glossary, Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
     )
     assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
@@ -323,7 +331,7 @@ def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags, seed):
         query = Query(Encoded([*source, *sides[0]]))
         ids = Encoded([*target, *sides[1]])
         term = Term(entry, len(source) + 3, len(source) + 4)
-        return list(variants(glossary, MissingTerm(query, ids, term), *records))
+        return list(sentence_templates(glossary, MissingTerm(query, ids, term), *records))
 
     source, target = ([tokenizer.vocabulary.index(tag) for tag in side.split()] for side in tags)
     plain = variants_after([], [])
@@ -336,17 +344,41 @@ def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatc
     """Less their cost; the score of a longer one is better for its length."""
     short, long = Hypothesis([5], -1.0), Hypothesis([5, 6, 7, 8], -0.6)  # log p: −2 and −3
     translator = SimpleNamespace(
+        model=SimpleNamespace(max_length=None),
         decode=DecodeConfig(2, 1.0, 1.0, 5, 400),
         force_decode_all=lambda pairs: pairs,
-        search=lambda queries: [[short], [long]],
+        search=lambda queries: [[short], [long]][: len(queries)],
     )
     term = Term(Entry("a", ("b",), 1), 0, 1)
     missing = MissingTerm(Query(Encoded([5])), Encoded([6]), term)
     glossary = Glossary({}, SimpleNamespace())  # type: ignore[arg-type]
     for cost, wanted in ((0.5, [short, long]), (1.5, [long, short])):
         costs = [([(5,)], cost), ([(5,)], 0.0)]
-        monkeypatch.setattr("nmt.decode.term_search.variants", lambda *_, costs=costs: costs)
+        monkeypatch.setattr(
+            "nmt.decode.term_search.sentence_templates", lambda *_, costs=costs: costs
+        )
         assert list(search_again(glossary, translator, [missing])) == [wanted]  # type: ignore[arg-type]
+
+        # A template beyond the last learned position is not searched
+        translator.model.max_length = 1
+        assert list(search_again(glossary, translator, [missing])) == [[]]  # type: ignore[arg-type]
+        translator.model.max_length = 2
+        assert list(search_again(glossary, translator, [missing])) == [wanted]  # type: ignore[arg-type]
+        translator.model.max_length = None
+
+
+def test_a_sentence_whose_term_makes_it_too_long_stays_as_it_is(untrained):
+    """With learned positions, which have an end."""
+    term = "flowers flowers flowers"
+    plain = untrained("transformer_learned", terms=None)
+    (wanted,) = plain.translate([SENTENCE])
+    translator = untrained("transformer_learned", terms={"Fahrrad": term})
+    (longer,) = translator.translate([SENTENCE])
+    assert has_terms(longer.text, [term]) and len(longer.ids) > len(wanted.ids)
+    positions = translator.model.target_positions
+    positions.table = nn.Parameter(positions.table[: len(wanted.ids) + 1])
+    (shorter,) = translator.translate([SENTENCE])
+    assert shorter.text == wanted.text
 
 
 @pytest.mark.parametrize(

@@ -438,7 +438,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
                 "[...document.querySelectorAll('.map td[data-column]')].map((each) => each.title)"
             )
             layer = export.config.train.heatmap_layer
-            wanted = words.merge(record.read("mean", layer, None)).ravel()
+            wanted = words.merge(record.weight_table("mean", layer, None)).ravel()
             assert [float(title.rpartition(" ")[2]) for title in titles] == pytest.approx(
                 wanted.tolist(), abs=2e-3
             )

@@ -133,6 +133,7 @@ class Updates:
     tenth more."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.device = torch.device("cpu")
         self.now = 0.0
         self.used: list[int] = []
         self.seconds: dict[int, float] = {}
@@ -201,6 +202,14 @@ def test_where_bits_depend_on_threads_their_number_stays(updates, caplog):
         assert not caplog.text
         assert set(updates.run(choice, 100, {2: 3.0})) == {2}
     assert caplog.text.count("OMP_NUM_THREADS=1") == 1
+
+
+def test_threads_are_not_what_makes_a_gpu_slow(updates, caplog):
+    updates.device = torch.device("cuda")
+    with ThreadChoice({2: 0.0}) as choice, caplog.at_level("WARNING", logger="nmt"):
+        updates.run(choice, 100, {2: 1.0})
+        updates.run(choice, 100, {2: 3.0})
+    assert not caplog.text
 
 
 class Ended(BaseException):

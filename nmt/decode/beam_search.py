@@ -9,9 +9,9 @@ the batch. Greedy search is beam 1.
 Sampling is search with beam 1 whose next piece is drawn (nmt/decode/sampling.py). Each sample has a
 row of its own, as a sentence has, so that it leaves the batch when it ends.
 
-<pad> and <s> are forbidden. The probability of <pad> is not given to the other pieces, so scores
-are those of forced decoding. The papers do not forbid pieces, and only Vaswani 2017 §6.1 limits the
-length.
+<pad> and <s> are forbidden: <pad> after the softmax, so that its probability is lost, and <s>
+before it. Forced decoding does the same, so scores are equal. The papers do not forbid pieces, and
+only Vaswani 2017 §6.1 limits the length.
 
 N open sentences, K hypotheses of each (one in the first column, then `beam`), V vocabulary. A
 column is one target position. T is the number of the column that is being chosen, so hypotheses
@@ -40,7 +40,7 @@ class Hypothesis:
 
     ids: list[int]
     score: float
-    # Of each piece, and of </s>
+    # Of each piece, and of </s>; 0 for the pieces of `begin`
     log_probabilities: list[float] = field(default_factory=list, compare=False)
 
 
@@ -111,8 +111,8 @@ def search(
     `sampler` draws C samples of each sentence, with beam 1. Then `limit`, `constraint`, `begin` and
     the result have B·C rows, in which the samples of a sentence are adjacent.
 
-    The host waits for a GPU once a column, in `to_host`, and once more to draw with `top_p`. After
-    the first column it sends commands and no data.
+    The host waits for a GPU once a column, in `to_host`, and once or more to draw with `top_p`.
+    After the first column it sends commands and no data.
     """
     memory = model.encode(source, mask)
     count = len(limit)
@@ -131,8 +131,9 @@ def search(
             buffer = float32_buffer(logits, count * beam)
 
         # Expand: the best 2·beam extensions of each sentence. At most one of each hypothesis ends,
-        # so at least `beam` stay open, unless a limit is reached.
-        extensions = expand(logits, beams, beam, buffer)  # [N 2·beam]
+        # so at least `beam` stay open, unless a limit is reached or a constraint allows fewer. A
+        # sampler draws one extension.
+        extensions = expand(logits, beams, beam, buffer)  # [N 2·beam], or [N 1] with a sampler
 
         # Choose: the best `beam` that stay open, and the best `beam` of all, which may end.
         still_open = open_candidates(extensions, beam)  # [N beam]
@@ -289,20 +290,20 @@ def top_candidates(totals: Tensor, log_probabilities: Tensor, count: int) -> Can
     spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
     num_spans = spans.size(2)  # C
 
-    # The best R spans of each sentence, of all its hypotheses
+    # The best M spans of each sentence, of all its hypotheses
     maxima = (totals[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
-    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices  # [N R]: k·C + c
+    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices  # [N M]: k·C + c
     parents = best_spans // num_spans
 
     # The best pieces in these spans
-    index = best_spans[:, :, None].expand(-1, -1, width)  # [N R W]
-    values = spans.flatten(1, 2).gather(1, index)  # [N R W]
-    sums = (totals.gather(1, parents)[:, :, None] + values).flatten(1)  # [N R·W]
-    best_sums, places = sums.topk(min(count, sums.size(1)), 1)  # [N count]: r·W + w
+    index = best_spans[:, :, None].expand(-1, -1, width)  # [N M W]
+    values = spans.flatten(1, 2).gather(1, index)  # [N M W]
+    sums = (totals.gather(1, parents)[:, :, None] + values).flatten(1)  # [N M·W]
+    best_sums, places = sums.topk(min(count, sums.size(1)), 1)  # [N R]: m·W + w
 
     # The id of a piece is c·W + w
-    ranks = places // width  # [N count]: r
-    spans_of_best = best_spans.gather(1, ranks) % num_spans  # [N count]: c
+    ranks = places // width  # [N R]: m
+    spans_of_best = best_spans.gather(1, ranks) % num_spans  # [N R]: c
     tokens = spans_of_best * width + places % width
     return Candidates(best_sums, parents.gather(1, ranks), tokens)
 
@@ -365,6 +366,7 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
     keep = torch.arange(count, device=ended.device)  # [N']
     if len(open_rows) < count:
         is_closed = ~candidates.totals[:, 0].isfinite() | (device_limits <= beams.length)
+        # Open rows first; `nonzero` would make the host wait
         keep = is_closed.byte().sort(stable=True).indices[: len(open_rows)]
         memory = memory.rows(keep)
         device_limits = device_limits[keep]

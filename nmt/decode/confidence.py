@@ -51,7 +51,7 @@ def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, afte
 
 def logits(log_probabilities: np.ndarray) -> np.ndarray:
     """log p − log (1 − p), at most LARGEST_LOGIT as an absolute value."""
-    values = np.minimum(log_probabilities, -1e-12)
+    values = np.minimum(log_probabilities, -1e-12)  # log (1 − p) of p = 1 would be −∞
     return np.clip(values - np.log(-np.expm1(values)), -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
@@ -60,8 +60,11 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return np.exp(-np.logaddexp(0, -values))
 
 
-def word_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
-    """of_pieces [T], fractions [T W] → [W]: the smallest of each word's pieces, 0 without one."""
+def least_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
+    """of_pieces [T], fractions [T W] → [W]: that of the least probable piece of each word.
+
+    A word without pieces has 0.
+    """
     column = np.asarray(of_pieces, dtype=np.float64)[:, None]  # [T 1]
     # 0 is the largest log-probability, so pieces of other words change no minimum
     of_words = np.where(fractions > 0, column, 0.0)  # [T W]

@@ -1,10 +1,10 @@
 """What a hypothesis may not contain: loops, wrong placeholders, or pieces other than given ones.
 
-A span of pieces may stand twice in a row; one of LONG pieces or more may stand only once. If any
-span of the source stands in a row more often, all spans may: "ha ha ha" stays. A span that exceeds
-this is a loop. The piece that would complete it gets the probability 0. In a span of MIDDLE to
-LONG − 1 pieces the last piece but one gets it already, since the first piece of a loop may differ
-by its capital letter ("The part of the part of the part").
+A span of pieces may be written twice in a row, one of LONG pieces or more only once. If some span
+of the source stands there n times in a row, all spans may be written n times: "ha ha ha" stays.
+More is a loop, and the piece that would complete it gets the probability 0. With MIDDLE to LONG − 1
+pieces, the piece before that gets it already: in "The part of the part of the part of", the first
+"The" differs from the others, so that the repetitions begin one piece late.
 
 A placeholder of the source is written exactly once. While some are missing, </s> is forbidden, and
 the first of them gets the larger one of its own probability and that of </s>.
@@ -58,7 +58,7 @@ class LoopAndPlaceholderConstraint:
     missing: Tensor  # [N K P]: True for those still to be written
     # [N K W]: for each period 1 … W, how many pieces at the end equal the piece one period before
     runs: Tensor
-    history: Tensor  # [N K T]: the last pieces, at most W + 1
+    history: Tensor  # [N K T']: the last pieces, at most W
     allowed_runs: Tensor  # [N W]: the longest `runs` that are allowed
 
     @classmethod
@@ -91,10 +91,10 @@ class LoopAndPlaceholderConstraint:
 
     def apply(self, log_probabilities: Tensor) -> None:
         # Forbid the pieces that make a run longer than is allowed
-        window = min(WINDOW, self.history.size(2))
-        if window:
-            back = self.history[:, :, -window:].flip(2)  # [N K window]: the piece 1, 2, … back
-            is_loop = self.runs[:, :, :window] >= self.allowed_runs[:, None, :window]
+        length = self.history.size(2)  # T'
+        if length:
+            back = self.history.flip(2)  # [N K T']: the piece 1, 2, … back
+            is_loop = self.runs[:, :, :length] >= self.allowed_runs[:, None, :length]
             # The others are replaced by <pad>, which has −∞ already
             forbidden = back.masked_fill(~is_loop, PAD)
             log_probabilities.scatter_(2, forbidden, float("-inf"))
@@ -103,8 +103,9 @@ class LoopAndPlaceholderConstraint:
         if not len(self.placeholders):
             return
         values = log_probabilities[:, :, self.placeholders]  # [N K P], a copy
-        end = log_probabilities[:, :, EOS]  # [N K]
-        first = self.missing.int().argmax(2, keepdim=True)  # [N K 1]
+        end = log_probabilities[:, :, EOS]  # [N K], a view
+        # [N K 1]; 0 if none is missing, which is then forbidden below
+        first = self.missing.int().argmax(2, keepdim=True)
         larger = torch.maximum(values.gather(2, first), end[:, :, None])  # [N K 1]
         values.scatter_(2, first, larger)
         values.masked_fill_(~self.missing, float("-inf"))
@@ -114,18 +115,17 @@ class LoopAndPlaceholderConstraint:
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> LoopAndPlaceholderConstraint:
         index = (rows[:, None], parents)
         last = tokens[:, :, None]  # [N' K' 1]
-        history = self.history[index]  # [N' K' T]
+        history = self.history[index]  # [N' K' T']
         runs = self.runs[index]  # [N' K' W]
         is_same = torch.zeros_like(runs, dtype=torch.bool)
-        window = min(WINDOW, history.size(2))
-        if window:
-            back = history[:, :, -window:].flip(2)  # [N' K' window]
-            is_same[:, :, :window] = back == last
+        length = history.size(2)
+        if length:
+            is_same[:, :, :length] = history.flip(2) == last
         return LoopAndPlaceholderConstraint(
             placeholders=self.placeholders,
             missing=self.missing[index] & (last != self.placeholders),
             runs=torch.where(is_same, runs + 1, 0),
-            history=torch.cat((history[:, :, -WINDOW:], last), 2),  # [N' K' T+1], at most W + 1
+            history=torch.cat((history, last), 2)[:, :, -WINDOW:],
             allowed_runs=self.allowed_runs[rows],
         )
 
@@ -195,11 +195,12 @@ def source_repeats(source: Tensor) -> Tensor:
     for period in range(1, min(WINDOW, width - 1) + 1):
         # The longest run of pieces equal to the piece one period before
         is_same = (source[:, period:] == source[:, :-period]) & (source[:, period:] != PAD)
-        ends = positions[: width - period]  # of runs
-        last_different = torch.where(is_same, -1, ends).cummax(1).values
-        longest = (ends - last_different).amax(1)  # [B]
+        # The run that ends at a position is as long as its distance to the last different piece
+        index = positions[: width - period]
+        last_different = torch.where(is_same, -1, index).cummax(1).values
+        longest = (index - last_different).amax(1)  # [B]
 
-        # One equal piece is a repetition only if the span has one piece
+        # A run of 1 is a repetition for period 1 alone; else it is a piece that occurs twice
         times = 1 + (longest + period - 1) // period
         is_repetition = (longest > 1) | (longest == period)
         most = torch.maximum(most, torch.where(is_repetition, times, 1))

@@ -28,7 +28,10 @@ CHUNK_CELLS = 1 << 19  # the sum of T · S over a chunk
 BATCH_CELLS = 1 << 15
 
 # How the weights of the layers become one table
-METHODS = {"mean": "one layer", "rollout": "through all layers and heads (Abnar & Zuidema 2020)"}
+METHODS = {
+    "mean": "one layer, or the mean of several",
+    "rollout": "through all layers and heads (Abnar & Zuidema 2020)",
+}
 # One layer, or the mean of several; from 0, or negative from the top
 Layers = int | tuple[int, ...]
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
@@ -117,7 +120,7 @@ class AttentionRecord:
         weights = self.weights[layer_index(layer, self.num_layers)]
         return weights.mean(0) if head is None else weights[head]
 
-    def read(self, method: str, layer: Layers, head: int | None) -> np.ndarray:
+    def weight_table(self, method: str, layer: Layers, head: int | None) -> np.ndarray:
         """One table [T+1 S+1] by one of METHODS; layer and head are those of "mean".
 
         Raises UserError for a rollout that the model does not have.

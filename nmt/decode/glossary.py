@@ -1,9 +1,10 @@
 """A glossary: terms that translations must have, from lines SOURCE<TAB>TARGET or a termbase.
 
 A term matches as it is written in the file, from word boundary to word boundary. At the beginning
-of a sentence its first letter may be a capital. In a line that has only capitals or only small
-letters, any case matches. Of overlapping terms the one that begins first is taken, and the longest
-of those that begin there. Other forms of a source term need entries of their own.
+of a sentence its first letter may be a capital. With a tokenizer for small letters, and in a line
+that has only capitals or only small letters, any case matches. Of overlapping terms the one that
+begins first is taken, and the longest of those that begin there. Other forms of a source term need
+entries of their own.
 
 nmt/decode/term_search.py puts the terms into translations.
 """
@@ -98,7 +99,8 @@ class Glossary:
     def find_terms(self, text: str, capitals: bool = False) -> list[Term]:
         """The terms of a text in characters, from left to right, without overlaps.
 
-        capitals: whether the text is in capitals, but for spans such as links.
+        capitals: whether the line was in capitals, but for spans such as links, before it was put
+        in small letters.
         """
         any_case = self.tokenizers.source.lowercase or capitals or has_one_case(text)
         edges = word_edges(text)
@@ -186,7 +188,8 @@ def find_target(term: str, text: str, any_case: bool) -> Iterator[Span]:
     """The spans of a target term in a translation, of forms with a short ending as well."""
     edges = word_edges(text)
     longest_ending = LONGEST_ENDING if may_have_ending(term) else 0
-    for match in re.finditer(re.escape(term), text, re.IGNORECASE):
+    pattern = re.escape(term).replace("ß", "(?:ß|ss)")  # in capitals ß is SS
+    for match in re.finditer(pattern, text, re.IGNORECASE):
         start, stop = match.span()
         index = bisect_left(edges, stop)
         if start not in edges or index == len(edges):

@@ -8,14 +8,17 @@ import re
 
 from nmt.corpus.words import SPACELESS
 
-SENTENCE_ENDS = "。！？"  # those that no space follows
-# Between two sentences; those of Arabic, Urdu, Hindi and Armenian too. No point of "z. B." is one.
+SPACELESS_ENDS = "。！？"  # the ends of sentences that no space follows
+# The end of a sentence before another one, in Arabic, Urdu, Hindi and Armenian too. A point after a
+# single letter is none ("z. B.").
 BOUNDARY = re.compile(
-    r"(?:(?<=[^\W\d_]{2})\.|[!?…؟۔।։])[\"'“”’»)\]]*\s+(?=\S)" rf"|[{SENTENCE_ENDS}](?=\s*\w)"
+    r"(?:(?<=[^\W\d_]{2})\.|[!?…؟۔।։])[\"'“”’»)\]]*\s+(?=\S)" rf"|[{SPACELESS_ENDS}](?=\s*\w)"
 )
 LEAST_SENTENCES = 3  # of a line that may have lost some; two are often joined by a comma
-LOST_SENTENCES = 0.5  # at most this share of them is left, and
-LOST_CHARACTERS = 0.6  # at most this share of the characters: Thai has no sentence ends
+# A translation has lost sentences if it has at most these shares of its source's sentences and of
+# its characters. Sentences alone do not suffice: those of Thai cannot be counted
+MOST_SENTENCES_LEFT = 0.5
+MOST_CHARACTERS_LEFT = 0.6
 
 
 def count_sentences(text: str) -> int:
@@ -24,12 +27,12 @@ def count_sentences(text: str) -> int:
 
 
 def lacks_sentences(source: str, translation: str) -> bool:
-    """Whether a translation has at most half of the sentences of its source, and is shorter."""
+    """Whether a translation has at most half of its source's sentences, and 60 % of its length."""
     sentences = count_sentences(source)
     return (
         sentences >= LEAST_SENTENCES
-        and count_sentences(translation) <= LOST_SENTENCES * sentences
-        and len(translation) <= LOST_CHARACTERS * len(source)
+        and count_sentences(translation) <= MOST_SENTENCES_LEFT * sentences
+        and len(translation) <= MOST_CHARACTERS_LEFT * len(source)
     )
 
 
@@ -37,7 +40,7 @@ def join_texts(texts: list[str]) -> str:
     """One line of texts that are not empty, with spaces between them where their script has any."""
     line = ""
     for text in texts:
-        if line and line[-1] not in SENTENCE_ENDS and not SPACELESS.search(line[-1] + text[0]):
+        if line and line[-1] not in SPACELESS_ENDS and not SPACELESS.search(line[-1] + text[0]):
             line += " "
         line += text
     return line
@@ -46,13 +49,13 @@ def join_texts(texts: list[str]) -> str:
 def split_position(pieces: list[str], start: int, stop: int) -> int:
     """Where a part that begins at `start` ends, at `stop` at the latest; more pieces follow.
 
-    It ends after the last sentence end in its second half, else before the last word that begins
-    there, else at `stop`.
+    It ends after the last of . ! ? ; or 。！？ in its second half, else before the last word that
+    begins there, else at `stop`.
     """
     middle = (start + stop) // 2
     for index in range(stop, middle, -1):
         last = pieces[index - 1][-1]
-        if last in SENTENCE_ENDS or (pieces[index].startswith("▁") and last in ".!?;"):
+        if last in SPACELESS_ENDS or (pieces[index].startswith("▁") and last in ".!?;"):
             return index
     for index in range(stop, middle, -1):
         if pieces[index].startswith("▁"):

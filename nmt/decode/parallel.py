@@ -48,9 +48,10 @@ def parallel_map(
 ) -> Iterator[Any]:
     """`map(function, items)` in several forked processes.
 
-    An exception in `function` is raised here. If a process is killed, the items that are not done
-    are begun again, with a warning; raises WorkersKilled if that does not help. If the system
-    allows no more processes, this one does the work.
+    An exception in `function` is raised here; an OSError only after this process has done the rest
+    alone, since it may have been raised by a failed fork. If a process is killed, the items that
+    are not done are begun again, with a warning; raises WorkersKilled if that does not help. If the
+    system allows no more processes, this one does the work.
     """
     call = partial(call_in_one_thread, function, os.getpid())
     earlier_children = set(multiprocessing.active_children())
@@ -70,13 +71,17 @@ def parallel_map(
         except OSError:  # the system allows no more processes, or has no memory for them
             if num_processes == 1:
                 raise
+            # End those that were started before the failure
             for process in set(multiprocessing.active_children()) - earlier_children:
-                process.terminate()  # one that could still be started
+                process.terminate()
             num_processes = 1
 
 
 def call_in_one_thread(function: Callable[[Any], Any], parent: int, item: Any) -> Any:
-    """function(item); in one thread in a process forked from `parent`, as a fork has no others."""
+    """function(item), in one thread if this process was forked from `parent`.
+
+    PyTorch's other threads do not exist in a forked process.
+    """
     if os.getpid() != parent:
         torch.set_num_threads(1)
     return function(item)

@@ -1,4 +1,4 @@
-"""The terms of a glossary in translations: what a sentence is searched again by.
+"""Puts the terms of a glossary into translations that lack them, by a second search.
 
 A sentence is translated as always. If a target term is missing, the words that translate the source
 term are found and replaced. Beam search chooses between the forms of the term, with all other
@@ -10,14 +10,15 @@ source term is removed (prediction difference, Li et al. 2019, "On the Word Alig
 Machine Translation"). A model with attention also has its weights on the source term, the mean of
 all heads of the upper half of the layers. Loss and weight are each divided by their largest value,
 and added. A term replaces the word with the largest sum. It also replaces the neighbours before
-this word whose sums are at least LEFT times as large, and those after it with at least RIGHT times:
-"Bahnhof" is "train station". RIGHT is smaller, because the words before a word help to predict it.
-A short word, such as an article or a preposition, needs SHORT more.
+this word whose sums are at least LEFT_SHARE times as large, and those after it with at least
+RIGHT_SHARE times: "Bahnhof" is "train station". RIGHT_SHARE is smaller: a later word is predicted
+from the words before it, too, and so loses less when the source term is removed. A short word, such
+as an article or a preposition, needs EXTRA_IF_SHORT more.
 
 Its form. The term may have an ending of the words that it replaces ("books" → "volumes", "walking"
 → "strolling"), and the word before it may become another form: a → an, der → die. Each of the two
-costs COST, and is chosen only if it makes the sentence likelier by more: since the model does not
-expect the term, it would otherwise change the neighbours.
+costs COST: it is chosen only if it raises the log-probability of the sentence by more than that.
+Without a cost, the model would change the neighbours of a term that it does not expect.
 
 T target pieces, W words.
 """
@@ -49,10 +50,10 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Query, Translator
 
 # Shares of the largest sum, chosen by the gold links of the phrasebook's validation set
-LEFT = 0.6
-RIGHT = 0.25
-SHORT = 0.2
-SHORTEST = 4  # letters of a word that is not short
+LEFT_SHARE = 0.6
+RIGHT_SHARE = 0.25
+EXTRA_IF_SHORT = 0.2
+SHORT_WORD = 3  # letters
 COST = 1.0  # in log-probability: of an ending, and of another form of the word before the term
 ANCHOR = '"'  # a term that is encoded behind it begins without a space
 
@@ -92,13 +93,14 @@ def write_terms(
             return nbest
         again = search_again(glossary, translator, list(missing.values()))
         for row, hypotheses in zip(missing, again, strict=True):
-            nbest[row] = hypotheses
+            nbest[row] = hypotheses or nbest[row]
 
 
 def search_again(
     glossary: Glossary, translator: Translator, missing: Sequence[MissingTerm]
 ) -> Iterator[list[Hypothesis]]:
-    """The n best of each sentence with its missing term."""
+    """The n best of each sentence with its missing term; none if the term makes it too long."""
+    max_length = translator.model.max_length
     # Forced decoding of each pair with and without the source term
     with_terms: list[IdPair] = []
     without_terms: list[IdPair] = []
@@ -108,14 +110,17 @@ def search_again(
         without_terms.append(([*source[: term.start], *source[term.end :]], ids))
     records = list(translator.force_decode_all([*with_terms, *without_terms]))
 
-    # Search the variants of all sentences together
+    # Search by the templates of all sentences together
     queries: list[Query] = []
-    all_costs: list[list[float]] = []  # of the variants of each sentence
+    all_costs: list[list[float]] = []  # of the templates of each sentence
     for number, sentence in enumerate(missing):
         record = records[number]
         without = records[len(missing) + number]
         costs = []
-        for template, cost in variants(glossary, sentence, record, without):
+        for template, cost in sentence_templates(glossary, sentence, record, without):
+            # Learned positions have an end, beyond which a longer term would lead
+            if max_length is not None and len(template) + 1 > max_length:
+                continue
             queries.append(sentence.query._replace(template=template))
             costs.append(cost)
         all_costs.append(costs)
@@ -133,14 +138,14 @@ def search_again(
         yield [hypothesis for _, hypothesis in scored[: translator.decode.beam]]
 
 
-def variants(
-    glossary: Glossary, missing: MissingTerm, record: AttentionRecord, without: AttentionRecord
+def sentence_templates(
+    glossary: Glossary, sentence: MissingTerm, record: AttentionRecord, without: AttentionRecord
 ) -> Iterator[tuple[Template, float]]:
-    """The templates to search a sentence by, and their costs.
+    """The templates to search a sentence by, with the term in its place, and their costs.
 
     `record` and `without` are of forced decoding with and without the source term.
     """
-    query, ids, term = missing
+    query, ids, term = sentence
     source = query.source
     source_prefix_length = glossary.tokenizers.source.prefix_length(source)
     target_prefix_length = glossary.tokenizers.target.prefix_length(ids)
@@ -152,8 +157,8 @@ def variants(
     weights = None
     if record.weights is not None:
         upper_half = record.weights[record.num_layers // 2 :].mean((0, 1))  # [T+1 S+1]
-        columns = slice(term.start - source_prefix_length, term.end - source_prefix_length)
-        weights = upper_half[:-1, columns].sum(1)  # [T]
+        term_pieces = slice(term.start - source_prefix_length, term.end - source_prefix_length)
+        weights = upper_half[:-1, term_pieces].sum(1)  # [T]
 
     # Placeholders and the terms that are not missing must stay
     fixed: list[Span] = []
@@ -165,14 +170,14 @@ def variants(
         fixed += glossary.target_spans(ids, other.entry)
 
     term_span = find_term_span(record.target_pieces, loss, weights, fixed)
-    for template, cost in templates(glossary, ids, term.entry.targets, term_span):
+    for template, cost in templates_for_span(glossary, ids, term.entry.targets, term_span):
         yield [*prefix, *template], cost
 
 
 def find_term_span(
     pieces: Sequence[str], loss: np.ndarray, weights: np.ndarray | None, fixed: Sequence[Span]
 ) -> TermSpan:
-    """The span of a term; the end of the translation if all words must stay.
+    """The span of a term; if no word may be replaced, an empty one at the end of the translation.
 
     loss [T] and, with attention, weights [T]: how much each piece depends on the source term.
     `fixed`: what must stay, in characters of the text.
@@ -200,19 +205,19 @@ def find_term_span(
     first = int(total.argmax())
     last = first
     largest = max(total[first], 1e-12)
-    short = np.array([SHORT if len(word) < SHORTEST else 0.0 for word in words])
-    left = largest * (LEFT + short)
-    right = largest * (RIGHT + short)
-    while first and total[first - 1] >= left[first - 1]:
+    extra = np.array([EXTRA_IF_SHORT if len(word) <= SHORT_WORD else 0.0 for word in words])
+    needed_before = largest * (LEFT_SHARE + extra)
+    needed_after = largest * (RIGHT_SHARE + extra)
+    while first and total[first - 1] >= needed_before[first - 1]:
         first -= 1
-    while last + 1 < len(words) and total[last + 1] >= right[last + 1]:
+    while last + 1 < len(words) and total[last + 1] >= needed_after[last + 1]:
         last += 1
     rows = np.flatnonzero(fractions[:, first : last + 1].any(1))  # pieces of these words
     may_change_previous = first > 0 and bool(usable[first - 1])
     return TermSpan(int(rows[0]), int(rows[-1]) + 1, may_change_previous)
 
 
-def templates(
+def templates_for_span(
     glossary: Glossary, ids: Encoded, targets: Sequence[str], span: TermSpan
 ) -> Iterator[tuple[Template, float]]:
     """The templates that have one of the targets in this span, and their costs."""
@@ -220,7 +225,8 @@ def templates(
     columns: list[Column] = [(piece,) for piece in ids]
     before = columns[: span.start]
     after = columns[span.end :]
-    pieces = tokenizer.pieces(list(ids))  # not in the capitals of the source
+    # A list: as they are in the vocabulary, not in the capitals of the source
+    pieces = tokenizer.pieces(list(ids))
     replaced, _ = piece_spans(pieces[span.start : span.end])
     similar: list[int] = []  # other forms of the word before
     if span.may_change_previous:
@@ -242,7 +248,8 @@ def forms(term: str, replaced: str) -> list[str]:
     result = [term]
     if not may_have_ending(term):
         return result
-    for length in range(1, min(LONGEST_ENDING, len(replaced) - 2) + 1):
+    longest = min(LONGEST_ENDING, len(replaced) - 2)  # at least two characters remain before it
+    for length in range(1, longest + 1):
         ending = replaced[-length:]
         if ending.isalpha() and ending.islower() and not term.endswith(ending):
             result.append(term + ending)
@@ -250,7 +257,11 @@ def forms(term: str, replaced: str) -> list[str]:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Whether two pieces may be forms of one word: ▁der and ▁die, ▁a and ▁an, ▁ein and ▁einen."""
+    """Whether two pieces may be forms of one word: ▁der and ▁die, ▁a and ▁an, ▁ein and ▁einen.
+
+    They are equally long and differ in the last one or two characters, or one of them is the other
+    with one or two characters more, and fewer than the other has.
+    """
     short, long = sorted((word, other), key=len)
     common = len(commonprefix((word, other)))
     if len(short) == len(long):

@@ -25,11 +25,11 @@ from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.tags import sentence_start
 from nmt.corpus.words import split_into_words
 from nmt.data.batches import Batch, batches_by_length, collate, pad
-from nmt.data.text_filter import Encoded, Protected, with_placeholders
+from nmt.data.text_filter import Encoded, Protected, has_words, with_placeholders
 from nmt.data.tokenizer import EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, search
 from nmt.decode.choice import Chooser
-from nmt.decode.confidence import Calibration, word_log_probabilities
+from nmt.decode.confidence import Calibration, least_log_probabilities
 from nmt.decode.constraints import Constraint, ForcedColumns, LoopAndPlaceholderConstraint, Template
 from nmt.decode.forced_decoding import (
     CHUNK_PAIRS,
@@ -59,7 +59,7 @@ MIN_BATCH_TOKENS = 512
 
 # The default of decode.batch_tokens (source positions × beam): CPU_BATCH_TOKENS on a CPU; on a GPU
 # its memory / BYTES_PER_TOKEN, but no fewer than on a CPU. A big Transformer needs about 0.2 MB for
-# each of them, with its logits.
+# each source position of a hypothesis, logits included, so this leaves a margin.
 CPU_BATCH_TOKENS = 8192
 BYTES_PER_TOKEN = 1 << 19
 
@@ -69,7 +69,7 @@ MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Ite
 
 
 class Query(NamedTuple):
-    """A source to search translations of, and what they are to be like."""
+    """A source to translate, and what is required of its translations."""
 
     source: Encoded
     place: Place = (1, 0)  # its samples depend on it; messages name its line
@@ -89,7 +89,10 @@ class Estimator(Protocol):
         translations: Sequence[Translation],
         records: Sequence[Sequence[AttentionRecord]],
     ) -> list[Quality | None]:
-        """What is expected of each translation, whose parts get theirs; None for a copied one."""
+        """The quality of each translation, None for a copied one.
+
+        It also sets the `quality` of the parts of each.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,10 @@ class Translator:
         return self.decode.beam if self.sampling is None else self.sampling.samples
 
     def beside_others(self) -> Translator:
-        """A translator to use while this one works; an engine may give it fewer threads."""
+        """A translator that may run at the same time as this one.
+
+        An engine may give it fewer threads.
+        """
         return self
 
     def translate(
@@ -184,7 +190,8 @@ class Translator:
                 yield self.copy_line(text, ids)
                 continue
             translations = []  # of each part
-            for part, nbest_of_part in zip(parts, results, strict=False):
+            nbest_of_parts = itertools.islice(results, len(parts))
+            for part, nbest_of_part in zip(parts, nbest_of_parts, strict=True):
                 source = part.source
                 translations.append([self.to_translation(source, best) for best in nbest_of_part])
             yield self.choose_translation(number, translations)
@@ -201,7 +208,8 @@ class Translator:
 
         The translation of the first part begins with `target_prefix`.
         """
-        is_copied = self.tokenizers.protects and line.is_copied
+        start = sentence_start(line.text, self.tokenizers.source.tags)
+        is_copied = self.tokenizers.protects and not has_words(line.text[start:])
         # The pieces of a tab or a NUL would be translated like words
         is_visible = any(letter.isprintable() and letter != " " for letter in line.text)
         if is_copied or not is_visible or not ids:
@@ -218,11 +226,14 @@ class Translator:
         """The ids of a line in parts of at most `max_pieces`."""
         if len(ids) <= self.max_pieces:
             return [ids]
-        start = self.tokenizers.source.sentence_start(ids)
-        prefix = ids[:start]  # of each part
-        ids = ids[start:]
-        pieces = self.tokenizers.source.pieces(ids)
-        stops = [0, *split_positions(pieces, self.max_pieces - start), len(ids)]
+        tokenizer = self.tokenizers.source
+        beginning = tokenizer.sentence_start(ids)
+        if beginning > self.max_pieces // 2:  # a line that is mostly tags: they are divided as text
+            beginning = tokenizer.prefix_length(ids)
+        prefix = ids[:beginning]  # of each part
+        sentence = ids[beginning:]
+        longest = self.max_pieces - beginning
+        stops = [0, *split_positions(tokenizer.pieces(sentence), longest), len(sentence)]
         log.warning(
             "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d "
             "parts.",
@@ -231,7 +242,10 @@ class Translator:
             self.max_pieces,
             len(stops) - 1,
         )
-        return [ids.like([*prefix, *ids[start:stop]]) for start, stop in itertools.pairwise(stops)]
+        parts = []
+        for start, stop in itertools.pairwise(stops):
+            parts.append(ids.like([*prefix, *sentence[start:stop]]))
+        return parts
 
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
         """A hypothesis as a translation.
@@ -307,7 +321,7 @@ class Translator:
         def search_rows(rows: np.ndarray) -> NBest:
             return self.search_batch([queries[row] for row in rows])
 
-        # Each line is reported once: with its last part, even where others come later
+        # A line is reported when its last part has been searched, even if others have not
         lines = [query.place[0] for query in queries]
         last_part = {line: row for row, line in enumerate(lines)}
         last_parts = set(last_part.values())
@@ -320,7 +334,7 @@ class Translator:
                 if report:
                     report(len(last_parts.intersection(rows.tolist())))
         except WorkersKilled as error:
-            # Any of the batches that the processes worked on may be the cause
+            # The cause is the first batch that is not done, or one that was begun after it
             rows = np.concatenate(batches[error.index : error.index + self.num_processes])
             killed = sorted({lines[row] for row in rows})
             numbers = ", ".join(map(str, killed[:LISTED_LINES]))
@@ -337,11 +351,12 @@ class Translator:
         return batches_by_length(lengths, budget)
 
     def search_batch(self, queries: Sequence[Query]) -> NBest:
-        """Search over one batch, in halves if memory is too small for it.
+        """Search over one batch.
 
-        Either all queries have a template or none has.
+        Sentences whose translations begin with different numbers of given pieces are searched
+        apart. What does not fit into the memory is searched in halves. Either all queries have a
+        template or none has.
         """
-        # A search needs beginnings of one length
         by_length: dict[int, list[int]] = defaultdict(list)
         for row, query in enumerate(queries):
             by_length[len(query.source.begin)].append(row)
@@ -418,7 +433,7 @@ class Translator:
     def limit(self, query: Query) -> int:
         """The maximum length of hypotheses: their beginning, ratio · length + extra, and </s>.
 
-        Learned positions end earlier where the beginning is long.
+        It is at most `max_length` of the model, which has one if it learns its positions.
         """
         if query.template is not None:
             return len(query.template) + 1
@@ -454,14 +469,15 @@ class Translator:
         for row, (source, target) in enumerate(pairs):
             width = len(source) + 1
             source_prefix = self.tokenizers.source.prefix_length(source)
-            rows = slice(self.tokenizers.target.prefix_length(target), len(target) + 1)
-            record = self.record(source, target, log_probabilities[row][: rows.stop])
+            # [T+1 …] without its prefix; `record` removes that of the log-probabilities
+            columns = slice(self.tokenizers.target.prefix_length(target), len(target) + 1)
+            record = self.record(source, target, log_probabilities[row][: columns.stop])
             if weights is not None:
-                record.weights = without_prefix(weights[row, :, :, rows, :width], source_prefix)
+                record.weights = without_prefix(weights[row, :, :, columns, :width], source_prefix)
             if rollout is not None:
-                record.rollout = without_prefix(rollout[row, rows, :width], source_prefix)
+                record.rollout = without_prefix(rollout[row, columns, :width], source_prefix)
             if p_t is not None:
-                record.p_t = p_t[row, rows] - source_prefix
+                record.p_t = p_t[row, columns] - source_prefix
                 record.window_reach = self.model.window_reach
             records.append(record)
         return records
@@ -508,7 +524,8 @@ class Translator:
     def search_records(self, translation: Translation) -> list[AttentionRecord]:
         """The records of a translation without forced decoding, and so without weights.
 
-        They have the log-probabilities of its search; [] if the engine did not report them.
+        They have the log-probabilities of its search; [] if the engine did not report them, or if
+        the line was copied.
         """
         records = []
         for part in translation.searched_parts:
@@ -527,7 +544,7 @@ class Translator:
         result: WordConfidences = []
         for record in records:
             words, _, fractions = split_into_words(record.target_pieces, tokenized)  # [T W]
-            logs = word_log_probabilities(record.log_probabilities[:-1], fractions)
+            logs = least_log_probabilities(record.log_probabilities[:-1], fractions)
             confidences = self.calibration.confidences(logs).tolist()
             if translation.is_copied:
                 confidences = [1.0] * len(words)
@@ -546,6 +563,7 @@ class Translator:
                 for each in (translation, *translation.parts):
                     each.quality = None
             return
+        # This sets the qualities of the parts
         qualities = self.estimator.estimate(self, translations, records)
         for translation, quality in zip(translations, qualities, strict=True):
             translation.quality = quality

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.corpus.words import SPACELESS, Span, is_punctuation
-from nmt.decode.long_lines import SENTENCE_ENDS
+from nmt.decode.long_lines import SPACELESS_ENDS
 from nmt.documents.segment import UNITS, Kind, Segment, find_partners, written
 from nmt.documents.word_weights import WordWeights, proportional_weights
 
@@ -83,7 +83,7 @@ def put_back(
         if (
             text
             and new
-            and text[-1] not in SENTENCE_ENDS
+            and text[-1] not in SPACELESS_ENDS
             and not SPACELESS.search(text[-1] + new[0])
         ):
             text += " "

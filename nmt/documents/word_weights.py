@@ -91,7 +91,7 @@ class WeightReader:
         width = len(record.source_pieces)
         total = np.zeros((height, width))
         for extractor, share in self.extractors:
-            weights = record.read(extractor.method, extractor.layer, extractor.head)
+            weights = record.weight_table(extractor.method, extractor.layer, extractor.head)
             first = DECODER_STEPS[extractor.decoder_step]
             total += share * normalized(weights[first : first + height, :width])
         return total

@@ -34,7 +34,7 @@ class Extractor(NamedTuple):
 
     def word_weights(self, record: AttentionRecord, words: WordPair) -> np.ndarray:
         """[target words, source words and </s>]."""
-        weights = record.read(self.method, self.layer, self.head)
+        weights = record.weight_table(self.method, self.layer, self.head)
         return words.merge(weights[DECODER_STEPS[self.decoder_step] :])
 
     def window_spans(

@@ -24,7 +24,7 @@ class Translator {
     const guarded = this.filter ? this.filter.protect(line) : plain;
     const ids = this.source.encode(this.normalize(guarded.text));
     if (!ids.length) return { text: "", parts: [] };
-    if (this.filter && !this.filter.hasWords(guarded.text)) {
+    if (this.filter && !this.filter.hasWords(guarded.text.slice(this.filter.sentenceStart(guarded.text)))) {
       const sentence = line.slice(this.filter.sentenceStart(line));
       return { text: sentence.split(/\s+/u).filter(Boolean).join(" "), parts: [] };
     }
