@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from nmt.attention import cpu
-from nmt.attention.cpu import pad_rows, padded_matmul
+from nmt.attention.cpu import call_with_padded_rows, pad_rows
 from nmt.errors import UserError
 from nmt.models.cells import run_rnn
 from nmt.training.loss import LinearCrossEntropy
@@ -109,7 +109,7 @@ def test_rows_are_padded_where_a_kernel_is_compiled_for_their_number(
     inputs = torch.randn(1, rows, 4).to(dtype)
     projection = Seen()
     with torch.autocast("cpu", lower or BF16, enabled=lower is not None):
-        outputs = padded_matmul(projection, inputs)
+        outputs = call_with_padded_rows(projection, inputs)
         flat = pad_rows(inputs[0])
     assert torch.equal(outputs, inputs)
     assert (projection.rows, len(flat)) == (multiplied, padded)

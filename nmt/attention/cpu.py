@@ -39,8 +39,8 @@ def has_bf16_units() -> bool:
     return is_supported("amx_tile") or is_supported("avx512_bf16")
 
 
-# +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5); +70 %
-# where it returns False although there are units (Intel Xeon that hides its AMX).
+# +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5). On an
+# Intel Xeon that hides its AMX, where this returns False, float32 is 70 % faster than bf16.
 def bf16_is_faster() -> bool:
     """Whether products of bf16 take clearly less time than float32's.
 
@@ -57,7 +57,7 @@ def is_supported(unit: str) -> bool:
     return ask is not None and bool(ask())
 
 
-# +18 % of target tokens a CPU second in training, together with feed-forward layers over rows
+# +18 % of target tokens a CPU second in training, together with the flattening in FeedForward
 # (transformer; AMD Zen 4).
 def keep_freed_memory() -> None:
     """Make glibc keep large buffers that are freed, and use them again.
@@ -96,8 +96,10 @@ def set_allocator(mmap_threshold: int, trim_threshold: int) -> None:
 
 # +25 % of target tokens/s in training (transformer in bf16, 1,024 positions, median of twelve
 # pairs; AMD Zen 4).
-def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """projection(inputs), [… D] → [… O]; many rows in bf16 become a multiple of ROWS_PER_KERNEL.
+def call_with_padded_rows(function: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """function(inputs), [… D] → [… O], for a function that treats every row alone.
+
+    Many rows in bf16 become a multiple of ROWS_PER_KERNEL.
 
     PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of
     rows. That takes 0.5 to 2 ms, as long as many of the products, and nearly every batch of
@@ -105,8 +107,8 @@ def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Ten
     """
     rows = inputs.numel() // inputs.size(-1)
     if rows <= ROWS_PER_KERNEL or not compiles_for_rows(inputs):
-        return projection(inputs)
-    outputs = projection(pad_rows(inputs.flatten(0, -2)))[:rows]
+        return function(inputs)
+    outputs = function(pad_rows(inputs.flatten(0, -2)))[:rows]
     return outputs.view(*inputs.shape[:-1], outputs.size(-1))
 
 
@@ -159,17 +161,17 @@ def prefers_explicit_attention(query: Tensor) -> bool:
     return query.size(2) < MANY_QUERIES and query.size(0) > MANY_SEQUENCES
 
 
-def autocasts_rnn(inputs: Tensor) -> bool:
-    """Whether autocast may run LSTM and GRU layers over these inputs in bf16.
+def cpu_autocasts_rnn(inputs: Tensor) -> bool:
+    """Whether autocast to bf16 is on, and this is a CPU that can run LSTM and GRU layers in it.
 
-    Of CPUs, only those with units for bf16 can run them in it.
+    Only CPUs with units for bf16 can.
     """
     enabled = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     return enabled and torch.get_autocast_dtype("cpu") == torch.bfloat16 and has_bf16_units()
 
 
-# LSTM of 186 × 22 with gradients: 338 to 194 ms; bf16 is up to 4.5 × slower for fewer than 32
-# sentences (AMD Zen 4).
+# LSTM over 186 sentences of 22 pieces, with gradients: 338 to 194 ms. bf16 is up to 4.5 × slower
+# for fewer than 32 sentences (AMD Zen 4).
 def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
     """Whether an LSTM or GRU layer over inputs [B T D] without padding runs in bf16.
 
@@ -177,7 +179,7 @@ def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
     slower, and a GRU would sum its gradients over the steps in bf16.
     """
     is_large_lstm = isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY_SENTENCES
-    return autocasts_rnn(inputs) and (is_large_lstm or not torch.is_grad_enabled())
+    return cpu_autocasts_rnn(inputs) and (is_large_lstm or not torch.is_grad_enabled())
 
 
 # +80 % in translating one sentence at a time, +10 % in batches (luong_global in bf16; AMD Zen 4).

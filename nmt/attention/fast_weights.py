@@ -5,6 +5,9 @@ Both are computed here in chunks of columns, in float32 at least, also under aut
 attention weights: those of outer products would not sum to 1, and those of the delta rule could be
 negative.
 
+Formulas have W and column vectors, as in the papers. The code has Wᵀ [K K], because queries and
+keys are rows here: y = φ(q) Wᵀ.
+
 B batch, H heads, T target length, C columns of a chunk, K head size.
 """
 
@@ -14,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.attention.linear import features
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 
 CHUNK_COLUMNS = 64  # C: columns that are computed together; most sentences are one chunk
 
@@ -58,17 +61,17 @@ def fast_weight_attention(
     In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or given by
     `corrections` (Yang et al. 2024 §3). So a few matrix products replace a loop over columns.
     """
-    full = at_least_float32(query)
+    dtype = sum_dtype(query)
     with torch.autocast(query.device.type, enabled=False):
-        queries = normalized_features(query.to(full))
-        keys = normalized_features(key.to(full))
+        queries = normalized_features(query.to(dtype))
+        keys = normalized_features(key.to(dtype))
         if mask is not None:
             keys = keys.masked_fill(~mask.transpose(2, 3), 0.0)  # a key of 0 writes nothing
         query_chunks = queries.split(CHUNK_COLUMNS, 2)  # [B H C K] each
         key_chunks = keys.split(CHUNK_COLUMNS, 2)
-        value_chunks = value.to(full).split(CHUNK_COLUMNS, 2)
+        value_chunks = value.to(dtype).split(CHUNK_COLUMNS, 2)
         if rates is not None:
-            rate_chunks = rates.to(full).split(CHUNK_COLUMNS, 2)  # [B H C] each
+            rate_chunks = rates.to(dtype).split(CHUNK_COLUMNS, 2)  # [B H C] each
         contexts = []
         chunks = zip(query_chunks, key_chunks, value_chunks, strict=True)
         for number, (q, k, v) in enumerate(chunks):
@@ -86,9 +89,10 @@ def fast_weight_attention(
 def corrections(keys: Tensor, values: Tensor, rates: Tensor, fast_weights: Tensor) -> Tensor:
     """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at each key of a chunk.
 
-    keys, already φ(k), and values [B H C K], rates [B H C 1], `fast_weights` = W_0ᵀ → u [B H C K].
-    W_{t−1} contains the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t k_t·k_i for
-    i < t. This triangular system is the UT transform of Yang et al. 2024 §3.2.
+    Here k stands for φ(k). keys and values [B H C K], rates [B H C 1], `fast_weights` = W_0ᵀ →
+    u [B H C K]. W_{t−1} contains the u_i before t, so (I + A) u = β (v − W_0 k) with
+    A_ti = β_t k_t·k_i for i < t. This triangular system is the UT transform of Yang et al. 2024
+    §3.2.
     """
     differences = rates * (values - keys @ fast_weights)  # β (v − W_0 k)
     if keys.size(2) == 1:

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.kernels import attend
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 
 log = logging.getLogger("nmt")
 
 MIN_HEAD_SIZE = 16  # PyTorch's compiled kernel refuses a smaller K
-COMPILATIONS = 256  # of one function; PyTorch's limit is 8, but FlexAttention has one a layer
+# How often one function may be compiled. PyTorch's limit is 8, but FlexAttention is compiled for
+# each layer, whose bias is its own
+COMPILATIONS = 256
 COMPILE_ERRORS = (
     torch._dynamo.exc.TorchDynamoException,
     torch._dynamo.exc.FailOnRecompileLimitHit,
@@ -32,8 +34,8 @@ given_up = False  # whether FlexAttention could not be compiled in this process
 class Bias(nn.Module, ABC):
     """What a head adds to a score by distance.
 
-    It is made from the number of heads, the largest distance with a bias of its own, and whether
-    attention is causal.
+    All biases are constructed from the number of heads, the largest distance with a bias of its
+    own, and whether attention is causal.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
@@ -55,7 +57,7 @@ class Unbiased(Bias):
 class Alibi(Bias):
     """−slope · |distance| with slope 2^(−8 h / H) for h = 1 … H (Press et al. 2022 §3).
 
-    Deviations: The paper has a decoder alone; in the encoder both directions cost the same. The
+    Deviations: The paper has only a decoder; in the encoder both directions cost the same. The
     formula is also used if H is not a power of two, where the paper's code takes slopes of the next
     power of two.
     """
@@ -104,16 +106,16 @@ def explicit_attention(
     query [B H T K], the last T of P columns; key, value [B H P K]; real [B P] | None, True where no
     padding is → contexts [B H T K], weights [B H T P].
     """
-    columns = torch.arange(key.size(2), device=query.device)  # [P]
-    rows = columns[columns.numel() - query.size(2) :]  # [T]
-    distance = rows[:, None] - columns  # [T P]
+    key_position = torch.arange(key.size(2), device=query.device)  # [P]
+    query_position = key_position[key_position.numel() - query.size(2) :]  # [T]
+    distance = query_position[:, None] - key_position  # [T P]
     head = torch.arange(query.size(1), device=query.device)[:, None, None]  # [H 1 1]
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5  # [B H T P]
-    full = at_least_float32(scores)
-    scores = scores + bias.values(head, distance, full)
+    dtype = sum_dtype(scores)
+    scores = scores + bias.values(head, distance, dtype)
     mask = visibility_mask(distance, window, causal)
     if real is not None:
-        mask = hide_padding(mask, real[:, None, rows, None], real[:, None, None])
+        mask = hide_padding(mask, real[:, None, query_position, None], real[:, None, None])
     return attend(scores, value, mask)
 
 
@@ -125,31 +127,31 @@ def visibility_mask(distance: Tensor, window: int, causal: bool) -> Tensor:
     return visible
 
 
-def hide_padding(visible: Tensor, row_is_real: Tensor, column_is_real: Tensor) -> Tensor:
-    """`visible` without columns of padding.
+def hide_padding(visible: Tensor, query_is_real: Tensor, key_is_real: Tensor) -> Tensor:
+    """`visible` without keys that are padding.
 
-    A row of padding attends to all real columns, because its window may contain nothing but
+    A query that is padding attends to all real keys, because its window may contain nothing but
     padding, and a softmax needs at least one score.
     """
-    return column_is_real & (visible | ~row_is_real)
+    return key_is_real & (visible | ~query_is_real)
 
 
 def make_score_mod(
     bias: Bias, window: int, causal: bool, real: Tensor | None
 ) -> Callable[..., Tensor]:
-    """FlexAttention's `score_mod`: (score, sentence, head, row, column) → score.
+    """FlexAttention's `score_mod`: (score, sentence, head, query's and key's position) → score.
 
     It does to one score what `explicit_attention` does to all. Hidden scores become −∞ here, not by
     a block mask, because most sentences are shorter than one block of 128.
     """
 
     def score_mod(
-        score: Tensor, sentence: Tensor, head: Tensor, row: Tensor, column: Tensor
+        score: Tensor, sentence: Tensor, head: Tensor, query: Tensor, key: Tensor
     ) -> Tensor:
-        distance = row - column
+        distance = query - key
         visible = visibility_mask(distance, window, causal)
         if real is not None:
-            visible = hide_padding(visible, real[sentence, row], real[sentence, column])
+            visible = hide_padding(visible, real[sentence, query], real[sentence, key])
         return torch.where(visible, score + bias.values(head, distance, score.dtype), -float("inf"))
 
     return score_mod
@@ -157,8 +159,7 @@ def make_score_mod(
 
 def allow_compilations() -> None:
     """Let PyTorch compile one function for COMPILATIONS kinds of inputs."""
-    from torch._dynamo import config  # slow to import
-
+    config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, COMPILATIONS)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 
 GRADIENTS = ("reinforce", "straight_through")
 BASELINE_DECAY = 0.9  # of the moving average of rewards, per batch (Xu et al. 2015 §4.1)
@@ -21,7 +21,7 @@ BASELINE_DECAY = 0.9  # of the moving average of rewards, per batch (Xu et al. 2
 class AttentionOutput(NamedTuple):
     """Contexts and weights of T queries of soft or hard attention.
 
-    A local window adds p_t. Hard attention in training adds what REINFORCE needs.
+    A local window adds p_t. Training by REINFORCE adds log_probability and entropy.
     """
 
     context: Tensor  # [B T M]
@@ -50,22 +50,23 @@ def hard_attention(
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
-    full = at_least_float32(scores)
-    log_probabilities = scores.log_softmax(-1, dtype=full)  # [B T S]
+    dtype = sum_dtype(scores)
+    log_probabilities = scores.log_softmax(-1, dtype=dtype)  # [B T S]
     chosen = sample(log_probabilities) if training else log_probabilities.argmax(-1)  # [B T]
     position = chosen[..., None]  # [B T 1]
     weights = torch.zeros_like(log_probabilities).scatter(-1, position, 1.0)  # [B T S]
     log_probability = None
     entropy = None
-    if training and gradient == "straight_through":
+    if training:
         probabilities = log_probabilities.exp()
-        # Adds exactly 0, with the gradient of the probabilities
-        weights = weights + (probabilities - probabilities.detach())
-    elif training:
-        log_probability = log_probabilities.gather(-1, position).squeeze(-1)
-        probabilities = log_probabilities.exp()
-        # 0 · log 0 would be NaN: where a probability is 0, its term and its gradient are 0
-        entropy = -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
+        if gradient == "straight_through":
+            # Adds exactly 0, with the gradient of the probabilities
+            weights = weights + (probabilities - probabilities.detach())
+        else:
+            log_probability = log_probabilities.gather(-1, position).squeeze(-1)
+            # 0 · log 0 would be NaN: where a probability is 0, its term and its gradient are 0
+            logs = log_probabilities.masked_fill(probabilities == 0, 0.0)
+            entropy = -(probabilities * logs).sum(-1)
     if prior is not None:
         weights = weights * prior
     context = weights.to(values.dtype) @ values
@@ -76,8 +77,9 @@ def hard_attention(
 def sample(log_probabilities: Tensor) -> Tensor:
     """log p [… S] → positions […] with probability p_s: argmax_s (log p_s − log e_s), e_s ~ Exp(1).
 
-    A position of probability 0 is never sampled. Unlike torch.multinomial this neither waits for
-    the device nor raises if a training has diverged to NaN, which the trainer reports.
+    This is the Gumbel-max trick. A position of probability 0 is never sampled. Unlike
+    torch.multinomial this neither waits for the device nor raises if a training has diverged to
+    NaN, which the trainer reports.
     """
     exponential = torch.empty_like(log_probabilities).exponential_()
     return (log_probabilities - exponential.log()).argmax(-1)

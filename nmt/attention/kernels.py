@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.attention.cpu import backward_in_one_thread, prefers_explicit_attention
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 
 SHORT = 128  # pieces of a sentence; see `kernel_choice`
 MASK_ALIGNMENT = 16  # numbers; see `additive_mask`
@@ -32,14 +32,15 @@ def attend(
 
     scores [… T S], values [… S M] → context [… T M], weights [… T S]. mask and prior broadcast to
     scores. The softmax runs in float32 at least. Every row of the mask must allow at least one
-    position. The weights that are returned are those before dropout, whose rows still sum to 1.
+    position. The weights that are returned are those before dropout. Their rows sum to 1, or to at
+    most 1 with a prior.
     """
     if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, float("-inf"))
     elif mask is not None:
         scores = scores + mask
-    full = at_least_float32(scores)
-    weights = backward_in_one_thread(scores.softmax(-1, dtype=full))
+    dtype = sum_dtype(scores)
+    weights = backward_in_one_thread(scores.softmax(-1, dtype=dtype))
     if prior is not None:
         weights = weights * prior
     dropped = functional.dropout(weights, dropout) if dropout else weights
@@ -82,7 +83,7 @@ def scaled_dot_product(
     # Explicit
     if causal:
         mask = combine_masks(mask, causal_mask(query, key))
-    # `@` would copy what is not contiguous itself, more slowly
+    # `@` would copy what is not contiguous, too, but more slowly
     query = query.contiguous()
     key = key.contiguous()
     value = value.contiguous()
@@ -97,7 +98,8 @@ def kernel_choice(query: Tensor, key: Tensor) -> AbstractContextManager[None]:
     """A context in which PyTorch takes the faster kernel for query [B H T K] and key [B H S K].
 
     Flash attention computes tiles of 128 queries. For shorter sentences the memory-efficient
-    kernel, with tiles of 64, takes about half the time on a GPU. It needs heads of a multiple of 8.
+    kernel, with tiles of 64, takes about half the time on a GPU. It needs a head size K that is a
+    multiple of 8.
     Without gradients PyTorch chooses: search may run in several threads, which share the setting.
     """
     is_short = max(query.size(2), key.size(2)) <= SHORT

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 
 LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
 # C: columns of causal attention that are computed together. Nearly every sentence is one chunk
@@ -29,7 +29,7 @@ def features(inputs: Tensor) -> Tensor:
     """φ(x) = elu(x) + 1 (Katharopoulos 2020 eq. 7), which is x + 1 above 0 and eˣ below.
 
     Deviation: φ is at least 1e-6, so that rows of weights sum to 1. The paper's code adds 1e-6 to
-    the denominator instead. A factor of the scores, like softmax attention's 1 / √K, would cancel.
+    the denominator instead.
     """
     return torch.where(inputs > 0, inputs + 1, inputs.clamp(max=0).exp()).clamp(min=LEAST_FEATURE)
 
@@ -40,21 +40,22 @@ def linear_attention(
     """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key that the mask allows (eq. 5): time ∝ S.
 
     query [B H T K], key, value [B H S K], mask [B 1 1 S] | None → [B H T K], weights [B H T S] |
-    None. With `weights` the context is the product of the weights
-    φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and the values, with the same result in time ∝ T · S.
+    None. φ(q)·φ(k) is not divided by √K, which would cancel. With `weights` the context is the
+    product of the weights φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and the values, with the same result in
+    time ∝ T · S.
     """
-    full = at_least_float32(query)
+    dtype = sum_dtype(query)
     with torch.autocast(query.device.type, enabled=False):
-        query_features = features(query.to(full))
-        key_features = features(key.to(full))
+        query_features = features(query.to(dtype))
+        key_features = features(key.to(dtype))
         if mask is not None:
             key_features = key_features.masked_fill(~mask.transpose(2, 3), 0.0)
         if weights:
             scores = query_features @ key_features.transpose(2, 3)  # [B H T S]
             attention_weights = scores / scores.sum(-1, keepdim=True)
-            context = attention_weights @ value.to(full)
+            context = attention_weights @ value.to(dtype)
             return context.to(value.dtype), attention_weights
-        kv_sum = key_features.transpose(2, 3) @ value.to(full)  # [B H K K]
+        kv_sum = key_features.transpose(2, 3) @ value.to(dtype)  # [B H K K]
         key_sum = key_features.sum(2)[..., None]  # [B H K 1]
         context = (query_features @ kv_sum) / (query_features @ key_sum)
         return context.to(value.dtype), None
@@ -77,16 +78,16 @@ def causal_linear_attention(
     With `weights` the columns of this call are one chunk, and the weights are over them alone. A
     row sums to 1 minus the weight of the columns before this call.
     """
-    full = at_least_float32(query)
+    dtype = sum_dtype(query)
     chunk = query.size(2) if weights else CHUNK_COLUMNS
     kv_sum = state.kv_sum
     key_sum = state.key_sum
     contexts = []
     attention_weights = None
     with torch.autocast(query.device.type, enabled=False):
-        query_chunks = features(query.to(full)).split(chunk, 2)  # [B H C K] each
-        key_chunks = features(key.to(full)).split(chunk, 2)
-        value_chunks = value.to(full).split(chunk, 2)
+        query_chunks = features(query.to(dtype)).split(chunk, 2)  # [B H C K] each
+        key_chunks = features(key.to(dtype)).split(chunk, 2)
+        value_chunks = value.to(dtype).split(chunk, 2)
         for q, k, v in zip(query_chunks, key_chunks, value_chunks, strict=True):
             scores = (q @ k.transpose(2, 3)).tril()  # [B H C C]
             denominator = scores.sum(-1, keepdim=True) + q @ key_sum[..., None]  # [B H C 1]

@@ -6,7 +6,7 @@ B batch, H heads, S source length, T target length, D model size, K = D / H head
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.cpu import padded_matmul
+from nmt.attention.cpu import call_with_padded_rows
 from nmt.attention.kernels import scaled_dot_product
 from nmt.attention.projection import LinearMap, Projection
 
@@ -46,10 +46,10 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """[B T D] → [B H T K] for each of query, key, value (0, 1, 2) in `first` … `last` − 1."""
-        projected = padded_matmul(self.projection(first, last), inputs)
+        projected = call_with_padded_rows(self.projection(first, last), inputs)
         batch, length, _ = projected.shape
         parts = projected.view(batch, length, last - first, self.heads, self.size // self.heads)
-        # Divided along axis 2, so that the backward pass writes the gradient in its own order once
+        # The backward pass of `unbind` writes the gradients into one tensor, without a copy
         return tuple(part.transpose(1, 2) for part in parts.unbind(2))  # [B T H K] → [B H T K]
 
     def projection(self, first: int, last: int) -> Projection:
@@ -59,7 +59,7 @@ class MultiHeadAttention(nn.Module):
 
     def merge_heads(self, context: Tensor) -> Tensor:
         """Concat(head_1 … head_H) W^O: [B H T K] → [B T D]."""
-        return padded_matmul(self.output, context.transpose(1, 2).flatten(2))
+        return call_with_padded_rows(self.output, context.transpose(1, 2).flatten(2))
 
     def forward(
         self,

@@ -12,7 +12,7 @@ from abc import ABC
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 from nmt.errors import UserError, choose
 
 Rotation = tuple[Tensor, Tensor]  # cosines, and sines with the signs that `rotate` needs, [T K]
@@ -22,7 +22,7 @@ Start = int | Tensor
 class Positions(nn.Module, ABC):
     """Something added to the embeddings, or a rotation of queries and keys, or neither.
 
-    It is made from model size, head size, and the number of positions that a table has.
+    All are constructed from model size, head size, and the number of positions that a table has.
     """
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -120,9 +120,9 @@ class Rotary(Positions):
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
         """(cos, cos) and (−sin, sin) of position · 10000^(−2i/K)."""
-        full = at_least_float32(like)
-        position = (start + torch.arange(length, device=like.device)).to(full)
-        dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
+        dtype = sum_dtype(like)
+        position = (start + torch.arange(length, device=like.device)).to(dtype)
+        dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=dtype)
         angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)  # [T K/2]
         cosine = angle.cos()
         sine = angle.sin()
@@ -149,9 +149,9 @@ def sinusoids(
     `ends_at_longest`: position / 10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000
     itself, as in tensor2tensor and fairseq.
     """
-    full = at_least_float32(like)
-    position = (start + torch.arange(length, device=like.device)).to(full)  # [T]
-    dimension = torch.arange(0, size, 2, device=like.device, dtype=full)  # [D/2], 2i
+    dtype = sum_dtype(like)
+    position = (start + torch.arange(length, device=like.device)).to(dtype)  # [T]
+    dimension = torch.arange(0, size, 2, device=like.device, dtype=dtype)  # [D/2], 2i
     longest = size - 2 if ends_at_longest else size
     frequency = torch.exp(dimension * (-math.log(10000.0) / longest))
     angle = position[:, None] * frequency  # [T D/2]

@@ -36,8 +36,8 @@ def to_autocast(inputs: Tensor) -> Tensor:
     return inputs
 
 
-def at_least_float32(tensor: Tensor) -> torch.dtype:
-    """The dtype of sums: that of a tensor, or float32 if it is a lower one."""
+def sum_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype in which sums over a tensor are computed: its own, but at least float32."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 

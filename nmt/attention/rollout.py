@@ -15,12 +15,9 @@ def rollout(encoder: Tensor, decoder: Tensor, cross: Tensor) -> Tensor:
 
     A is the mean over heads, and half of a layer's output is its input (the residual connection).
     Encoder: R ← ½(A + I) R, from R = I.
-    Decoder: X, what comes from the source, is 0 at first; Y, what comes from the target, is I. In
-    each layer
-        X ← ½(A_self + I) X and Y ← ½(A_self + I) Y, then
-        X ← ½X + ½ A_cross R and Y ← ½Y.
-    The rows of X and Y together always sum to 1. The result is X with its rows renormalised, so Y
-    need not be computed. The paper rolls out an encoder alone.
+    Decoder: X ← ½(A_self + I) X, then X ← ½X + ½ A_cross R, from X = 0. X is the part that comes
+    from the source. What its rows lack to 1 comes from the target, so they are renormalised at the
+    end. Deviation: the paper has only encoders.
     """
     # Encoder: R
     source = torch.eye(encoder.size(-1), dtype=encoder.dtype, device=encoder.device)  # [S S]

@@ -21,8 +21,8 @@ log = logging.getLogger("nmt")
 class Score(nn.Module, ABC):
     """score(query, key) of every query with every source position.
 
-    What depends on the memory alone is computed once, by `keys`. A score is made from the sizes of
-    query and memory, and from model.max_positions, which only Location uses.
+    What depends on the memory alone is computed once, by `keys`. All scores are constructed from
+    the sizes of query and memory, and model.max_positions, which only Location uses.
     """
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Dot(Score):
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        same_size("dot", query_size, memory_size)
+        require_same_size("dot", query_size, memory_size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2)
@@ -50,7 +50,7 @@ class ScaledDot(Score):
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        same_size("scaled_dot", query_size, memory_size)
+        require_same_size("scaled_dot", query_size, memory_size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2) / query.size(-1) ** 0.5
@@ -61,7 +61,7 @@ class General(Score):
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        self.memory = nn.Linear(memory_size, query_size, bias=False)
+        self.memory = nn.Linear(memory_size, query_size, bias=False)  # W
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.memory(memory)
@@ -75,9 +75,9 @@ class Additive(Score):
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_size, query_size, bias=False)
-        self.memory = nn.Linear(memory_size, query_size, bias=False)
-        self.energy = nn.Linear(query_size, 1, bias=False)
+        self.query = nn.Linear(query_size, query_size, bias=False)  # W_q
+        self.memory = nn.Linear(memory_size, query_size, bias=False)  # W_k
+        self.energy = nn.Linear(query_size, 1, bias=False)  # v
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.memory(memory)
@@ -112,13 +112,13 @@ class Concat(Additive):
 class ConcatIdentity(Concat):
     """vᵀ tanh(W_q q + k): the concat score with the identity as the memory's part of W.
 
-    Luong's experiments computed it; footnote 15 of Luong 2015 explains their poor results with it.
-    Both sides have the same size.
+    Luong's experiments with the concat score had this simplification; footnote 15 of Luong 2015
+    names it as a possible reason for their poor results. Both sides have the same size.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__(query_size, memory_size, positions)
-        same_size("concat_identity", query_size, memory_size)
+        require_same_size("concat_identity", query_size, memory_size)
         del self.memory
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ class Cosine(Score):
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
-        same_size("cosine", query_size, memory_size)
+        require_same_size("cosine", query_size, memory_size)
         self.log_strength = nn.Parameter(torch.zeros(()))
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def make_score(name: str, query_size: int, memory_size: int, positions: int) -> 
     return choose("score", name, SCORES)(query_size, memory_size, positions)
 
 
-def same_size(name: str, query_size: int, memory_size: int) -> None:
+def require_same_size(name: str, query_size: int, memory_size: int) -> None:
     """Raise UserError unless both sizes are equal."""
     if query_size != memory_size:
         raise UserError(

@@ -1,7 +1,6 @@
 """The attention functions of self-attention, and the state that each keeps from column to column.
 
-Law: one call over all columns gives the same as one call for each chunk, wherever the sequence is
-split.
+One call over all columns gives the same as one call for each chunk, wherever the sequence is split.
 
 B batch, H heads, T target length, P columns so far, D model size, K head size.
 """
@@ -12,12 +11,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.cpu import padded_matmul
+from nmt.attention.cpu import call_with_padded_rows
 from nmt.attention.fast_weights import FastWeightState, fast_weight_attention
 from nmt.attention.flex import BIASES, explicit_attention, fused_attention, make_score_mod
 from nmt.attention.kernels import attend, causal_mask, combine_masks, scaled_dot_product
 from nmt.attention.linear import LinearAttentionState, causal_linear_attention, linear_attention
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 from nmt.errors import choose
 
 
@@ -93,7 +92,7 @@ class CachedSelfAttention(SelfAttention[KVCache]):
     ) -> tuple[Tensor, Tensor | None]:
         """query [B H T K] of the cache's last T columns → contexts [B H T K], weights [B H T P].
 
-        The weights may be None, or be there without `weights`.
+        The weights may be None. They may be returned without `weights`; `forward` drops them.
         """
 
 
@@ -124,9 +123,9 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
 
     def start(self, empty: Tensor) -> LinearAttentionState:
         batch, heads, _, size = empty.shape
-        full = at_least_float32(empty)
-        kv_sum = empty.new_zeros(batch, heads, size, size, dtype=full)
-        key_sum = empty.new_zeros(batch, heads, size, dtype=full)
+        dtype = sum_dtype(empty)
+        kv_sum = empty.new_zeros(batch, heads, size, size, dtype=dtype)
+        key_sum = empty.new_zeros(batch, heads, size, dtype=dtype)
         return LinearAttentionState(kv_sum, key_sum)
 
     def forward(
@@ -156,8 +155,8 @@ class FlexSelfAttention(CachedSelfAttention):
     def __init__(self, config: Any, causal: bool) -> None:
         super().__init__(config, causal)
         self.window = config.sliding_window
-        bias = choose("distance_bias", config.distance_bias, BIASES)
-        self.bias = bias(config.num_heads, config.max_distance, causal)
+        bias_type = choose("distance_bias", config.distance_bias, BIASES)
+        self.bias = bias_type(config.num_heads, config.max_distance, causal)
 
     def attend_to(
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
@@ -216,8 +215,8 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
 
     def start(self, empty: Tensor) -> FastWeightState:
         batch, heads, _, size = empty.shape
-        full = at_least_float32(empty)
-        return FastWeightState(empty.new_zeros(batch, heads, size, size, dtype=full))
+        dtype = sum_dtype(empty)
+        return FastWeightState(empty.new_zeros(batch, heads, size, size, dtype=dtype))
 
     def rates(self, inputs: Tensor) -> Tensor | None:
         """inputs [B T D] → β [B H T] of the delta rule; None without it."""
@@ -253,7 +252,7 @@ class DeltaSelfAttention(FastWeightSelfAttention):
         nn.init.xavier_uniform_(self.rate.weight)
 
     def rates(self, inputs: Tensor) -> Tensor:
-        return torch.sigmoid(padded_matmul(self.rate, inputs)).transpose(1, 2)
+        return torch.sigmoid(call_with_padded_rows(self.rate, inputs)).transpose(1, 2)
 
 
 SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {

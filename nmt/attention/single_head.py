@@ -16,8 +16,8 @@ ATTENTION_TYPES = ("soft", "hard")
 class SingleHeadAttention(nn.Module):
     """weights = softmax(score(query, keys) in the window) [× prior]; context = weights · memory.
 
-    With `attention_type` "hard" the weight of one position replaces the softmax: a sample of it in
-    training, otherwise its argmax (nmt/attention/hard.py).
+    With `attention_type` "hard" one position has the whole weight: in training a sample from the
+    softmax, otherwise its argmax (nmt/attention/hard.py).
     """
 
     def __init__(

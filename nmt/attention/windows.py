@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 from nmt.errors import choose
 
 
@@ -31,11 +31,12 @@ class WindowOutput(NamedTuple):
 class Window(nn.Module, ABC):
     """A mask, perhaps with a prior and p_t, on top of any score.
 
-    It is made from the query size, the radius D in source positions, the number of batches over
-    which it may narrow to D, and the power of the query size that multiplies v_p (LocalPredictive).
+    All windows are constructed from the query size, the radius D in source positions, the number of
+    batches over which it may narrow to D, and the power of the query size that multiplies v_p
+    (LocalPredictive).
     """
 
-    reach: float | None = None  # its positions on either side of p_t; None: all
+    reach: float | None = None  # how many positions on either side of p_t it has; None: all
 
     def __init__(
         self, query_size: int, radius: int, narrowing_batches: int, exponent: float
@@ -47,16 +48,19 @@ class Window(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, padded_length: int
     ) -> WindowOutput:
-        """query [B T Q], step [B T], length [B], mask [B S] | None, size = S → mask, prior, p_t."""
+        """query [B T Q], step [B T], length [B], mask [B S] | None, S → mask, prior, p_t.
+
+        `mask` and `length` say the same: it is True where s < length.
+        """
 
 
 class Global(Window):
     """Every position of the sentence."""
 
     def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, padded_length: int
     ) -> WindowOutput:
         return WindowOutput(None if mask is None else mask[:, None], None, None)
 
@@ -75,10 +79,12 @@ class LocalMonotonic(Window):
         self.reach: int = radius
 
     def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, padded_length: int
     ) -> WindowOutput:
         p_t = torch.minimum(step, length[:, None] - 1 + self.reach)
-        return WindowOutput(within_radius(p_t, self.reach, length, size), None, p_t.float())
+        return WindowOutput(
+            within_radius(p_t, self.reach, length, padded_length), None, p_t.float()
+        )
 
 
 class LocalPredictive(Window):
@@ -109,8 +115,8 @@ class LocalPredictive(Window):
         super().__init__(query_size, radius, narrowing_batches, exponent)
         self.radius = radius
         self.narrowing_batches = narrowing_batches
-        self.hidden = nn.Linear(query_size, query_size, bias=False)
-        self.position_logit = nn.Linear(query_size, 1, bias=False)
+        self.hidden = nn.Linear(query_size, query_size, bias=False)  # W_p
+        self.position_logit = nn.Linear(query_size, 1, bias=False)  # v_p / Q^exponent
         self.scale = query_size**exponent
         if narrowing_batches:
             self.register_buffer("updates", torch.zeros((), dtype=torch.long))
@@ -120,7 +126,10 @@ class LocalPredictive(Window):
             self.updates += count
 
     def current_radius(self, dtype: torch.dtype) -> Tensor | float:
-        """D · N / n, at least D; a tensor, so that no column waits for the device, unless N = 0."""
+        """max(D, D · N / n), or D if N = 0.
+
+        The former is a tensor: to read it as a number, every column would wait for the device.
+        """
         if not self.narrowing_batches:
             return self.radius
         factor = self.narrowing_batches / self.updates.clamp(min=1).to(dtype)
@@ -128,7 +137,7 @@ class LocalPredictive(Window):
 
     @property
     def reach(self) -> float:  # type: ignore[override]
-        """The current radius, at least D."""
+        """The current radius as a number."""
         return float(self.current_radius(torch.float32))
 
     def predict_position(self, query: Tensor, length: Tensor) -> Tensor:
@@ -137,20 +146,20 @@ class LocalPredictive(Window):
         All of it is in float32 at least. bf16 cannot represent every integer up to 300, and would
         move the edge of the window by whole positions.
         """
-        full = at_least_float32(query)
+        dtype = sum_dtype(query)
         with torch.autocast(query.device.type, enabled=False):
-            hidden = torch.tanh(functional.linear(query.to(full), self.hidden.weight.to(full)))
-            logit = functional.linear(hidden, self.position_logit.weight.to(full)).squeeze(-1)
+            hidden = torch.tanh(functional.linear(query.to(dtype), self.hidden.weight.to(dtype)))
+            logit = functional.linear(hidden, self.position_logit.weight.to(dtype)).squeeze(-1)
         return length[:, None] * torch.sigmoid(self.scale * logit)
 
     def forward(
-        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, padded_length: int
     ) -> WindowOutput:
         p_t = self.predict_position(query, length)
         radius = self.current_radius(p_t.dtype)
-        distance = torch.arange(size, device=query.device) - p_t[:, :, None]  # [B T S]
+        distance = torch.arange(padded_length, device=query.device) - p_t[:, :, None]  # [B T S]
         prior = torch.exp(-(distance**2) / (2 * (radius / 2) ** 2))
-        return WindowOutput(within_radius(p_t, radius, length, size), prior, p_t)
+        return WindowOutput(within_radius(p_t, radius, length, padded_length), prior, p_t)
 
 
 def within_radius(p_t: Tensor, radius: Tensor | float, length: Tensor, size: int) -> Tensor:

@@ -1,9 +1,9 @@
 """The interface of all models: a source is encoded once, a target is decoded in chunks.
 
-A column is one target position of all rows of a batch. Law: decoding in chunks of columns gives the
-same as decoding the whole target, wherever it is split. So training, which decodes whole sentences,
-and search, which decodes one column at a time, use the same `decode`. Search reorders hypotheses by
-`select_rows` of the state.
+A column is one target position of all rows of a batch. Every model must fulfil this: decoding in
+chunks of columns gives the same as decoding the whole target, wherever it is split. So training,
+which decodes whole sentences, and search, which decodes one column at a time, use the same
+`decode`. Search reorders hypotheses by `select_rows` of the state.
 
 B rows of the target, N sentences with B / N hypotheses each, S source length, T target length, P
 target columns so far, M memory size, D model size, V vocabulary, L layers, H heads.
@@ -45,14 +45,17 @@ class Memory(NamedTuple):
         return Memory(values, mask, static, weights)
 
     def lengths(self) -> Tensor:
-        """[B]: the length of each sentence without padding."""
+        """[N]: the length of each sentence without padding."""
         if self.mask is not None:
             return self.mask.sum(1)
         return torch.full((self.values.size(0),), self.values.size(1), device=self.values.device)
 
 
 class HardAttentionSamples(NamedTuple):
-    """Hard attention's samples in training: one position per column (Xu et al. 2015 §4.1)."""
+    """What REINFORCE needs of hard attention's samples, one position per column.
+
+    (Xu et al. 2015 §4.1)
+    """
 
     log_probability: Tensor  # [B T], of the sampled position
     entropy: Tensor  # [B T], of the distribution it was sampled from, in nats
@@ -67,7 +70,7 @@ class DecoderOutput(NamedTuple):
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P] of self-attention over all P columns so far
     p_t: Tensor | None = None  # [B T] of local attention, in source positions; None if no `weights`
-    samples: HardAttentionSamples | None = None  # of hard attention in training
+    samples: HardAttentionSamples | None = None  # in training by REINFORCE
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -76,9 +79,10 @@ class EncoderDecoder(nn.Module, ABC):
     output: nn.Linear  # hidden → logits over the target vocabulary
     guided = False  # whether guided alignment trains a head
     # The decoder step whose attention learns the links of a word: the one that reads the word
-    # ("input"), or the one that predicts it ("output")
+    # ("input", as in Chen et al. 2020; Garg et al. 2019 instead run the decoder again without a
+    # causal mask), or the one that predicts it ("output")
     guided_step = "input"
-    reinforce: Reinforce  # the loss of hard attention's samples; models without them lack it
+    reinforce: Reinforce  # only models that are trained by REINFORCE have it
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
@@ -147,13 +151,14 @@ class EncoderDecoder(nn.Module, ABC):
             if isinstance(module, Window):
                 module.count_batches(batches)
 
-    def end_update(self, nll: Sequence[Tensor], skip: Tensor) -> None:
-        """After an update, move the baseline of hard attention by the mean −log p of each batch.
+    def end_update(self, mean_nlls: Sequence[Tensor], skip: Tensor) -> None:
+        """After an update, move hard attention's baseline towards the mean log p of each batch.
 
-        `skip` is 1 if the update was skipped, else 0. It stays on the device.
+        `mean_nlls`: the mean −log p of a target token, of each batch. `skip` is 1 if the update was
+        skipped, else 0. It stays on the device.
         """
         if hasattr(self, "reinforce"):
-            for mean_nll in nll:
+            for mean_nll in mean_nlls:
                 self.reinforce.update_baseline(-mean_nll, skip)
 
     def logits(self, hidden: Tensor) -> Tensor:

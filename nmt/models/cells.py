@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from nmt.attention.cpu import autocasts_rnn, runs_rnn_in_bf16
+from nmt.attention.cpu import cpu_autocasts_rnn, runs_rnn_in_bf16
 from nmt.attention.projection import LinearMap, Projection, column_projection
 from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
@@ -26,9 +26,9 @@ def run_rnn(
     `lengths` [B] without padding; None: nothing is padded.
 
     The layer runs in the dtype of its weights, and the state that is returned has it. On CUDA,
-    autocast would run it in float16, in which gradients can overflow. Exception: under autocast on
-    a CPU with bf16 units, for inputs without padding, the outputs of an LSTM become bf16, and the
-    layer itself runs in bf16 if `runs_rnn_in_bf16`.
+    autocast would run it in float16, in which gradients can overflow. Under autocast on a CPU with
+    bf16 units, and without padding, it runs in bf16 if `runs_rnn_in_bf16`; otherwise only the
+    outputs of an LSTM are rounded to bf16.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)
@@ -49,8 +49,8 @@ def run_rnn(
             )
             outputs, last = layer(packed, initial)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
-    if lengths is None and isinstance(layer, nn.LSTM) and autocasts_rnn(inputs):
-        outputs = outputs.to(torch.bfloat16)  # here once, instead of at every column that attends
+    if lengths is None and isinstance(layer, nn.LSTM) and cpu_autocasts_rnn(inputs):
+        outputs = outputs.to(torch.bfloat16)  # once, instead of in every product that reads them
     if not isinstance(last, tuple):
         last = (last,)
     return outputs, tuple(part.to(full) for part in last)
@@ -76,7 +76,8 @@ class GRUProjections(NamedTuple):
 class StackedRNNCell(nn.Module):
     """The decoder's LSTM or GRU layers, which read the embedding and a fed vector if there is one.
 
-    `forward` runs all columns in one call, `step` runs one. Their results are the same.
+    `forward` runs all columns in one call, if there is no fed vector. `step` runs one column with
+    it.
     """
 
     def __init__(
@@ -99,12 +100,12 @@ class StackedRNNCell(nn.Module):
         self.dropout = Dropout(dropout)
 
     @property
-    def embedding_columns(self) -> Tensor:
+    def embedding_weight(self) -> Tensor:
         """The part of the lowest W_ih that reads the embedding: [gates·D E]."""
         return self.layers[0].weight_ih_l0[:, : self.embedding_size]  # type: ignore[index]
 
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """inputs [B T E], or [B T E+F] → outputs of the top layer [B T D], the state after them.
+        """inputs [B T E] → outputs of the top layer [B T D], the state after them.
 
         Every tensor of the state is [B L D].
         """
@@ -148,7 +149,7 @@ class StackedRNNCell(nn.Module):
         # The lowest layer reads the embeddings, which are projected for all columns at once, and
         # the fed vector
         weight_ih, _, bias_ih, _ = self.layer_parameters(0)
-        embedding = LinearMap(self.embedding_columns, bias_ih)
+        embedding = LinearMap(self.embedding_weight, bias_ih)
         feed = column_projection(weight_ih[:, self.embedding_size :])
 
         upper = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.projection import at_least_float32
+from nmt.attention.projection import sum_dtype
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 
@@ -70,7 +70,7 @@ class Ensemble(EncoderDecoder):
             statics.append(memory.static | {"values": memory.values})
             if is_attending:
                 attention_weights = memory.weights
-        # Members read their values in `static`. Search reads size and device from the first one's
+        # Members read their values in `static`. Search reads only size and device of `values`
         return Memory(statics[0]["values"], mask, merge_states(statics), attention_weights)
 
     def start(self, memory: Memory) -> DecoderState:
@@ -95,8 +95,8 @@ class Ensemble(EncoderDecoder):
             )
             states.append(output.state)
             logits = model.logits(output.hidden)  # [B T V]
-            full = at_least_float32(logits)
-            log_probabilities.append(logits.log_softmax(-1, dtype=full))
+            dtype = sum_dtype(logits)
+            log_probabilities.append(logits.log_softmax(-1, dtype=dtype))
             if is_attending:
                 attention_output = output
         assert attention_output is not None
@@ -105,7 +105,7 @@ class Ensemble(EncoderDecoder):
         return attention_output._replace(hidden=log_sum, state=merge_states(states), samples=None)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The same: `decode` already returns logits as `hidden`."""
+        """hidden [… V] unchanged: `decode` has put log Σ_i p_i there."""
         return hidden
 
 

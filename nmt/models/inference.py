@@ -21,8 +21,8 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
 
     In inference mode autocast does not keep its casts: it would cast every matrix again at each
     step. On a CPU the matrices are also packed, where that is possible. All other tensors are
-    shared with `model`, even an embedding whose tied output layer is cast. Windows keep their
-    matrices, because they compute positions in float32.
+    shared with `model`; of an embedding and its tied output layer only the latter is cast. Windows
+    keep their matrices, because they compute positions in float32.
 
     A packed matrix has the layout that its product needs (nmt/attention/cpu.py). The model must
     have no LoRA beside its weights; they are merged before (nmt/training/restore.py).
@@ -56,7 +56,7 @@ def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None
 def packed_module(name: str, module: nn.Module, dtype: torch.dtype) -> nn.Module | None:
     """A packed copy of the child `name` of a module; None if modules of its type are not packed."""
     if isinstance(module, MultiHeadAttention):
-        # Cross-attention projects queries alone, and keys and values of the memory
+        # Cross-attention projects queries (0, 1) apart from keys and values of the memory (1, 3)
         parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
         return PackedMultiHeadAttention(module, dtype, parts)
     if isinstance(module, ContextGRU):
@@ -103,7 +103,7 @@ class PackedMultiHeadAttention(MultiHeadAttention):
 
 
 class PackedStackedRNNCell(StackedRNNCell):
-    """A stacked cell with packed matrices. It has `step` alone, not `forward`."""
+    """A stacked cell with packed matrices. It has only `step`, not `forward`."""
 
     def __init__(self, plain: StackedRNNCell, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nmt.attention.cpu import backward_in_one_thread, padded_matmul
+from nmt.attention.cpu import backward_in_one_thread, call_with_padded_rows
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import Rotation, rotate
 from nmt.attention.self_attention import QKV, LayerState, SelfAttention
@@ -55,7 +55,7 @@ class FeedForward(nn.Sequential):
         The rows are flattened to [B·T D]. Over [B T D] nn.Linear returns a view, which autograd
         copies before ReLU changes it in place.
         """
-        return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
+        return call_with_padded_rows(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
 class Residual(nn.Module):
@@ -86,8 +86,8 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, attention_function: SelfAttention[Any]) -> None:
         super().__init__()
-        # It projects and merges heads alone. `attention_function` computes the contexts, and has a
-        # dropout of its own
+        # This only projects the inputs and merges the heads. `attention_function` computes the
+        # contexts, and has a dropout of its own
         self.attention = MultiHeadAttention(config.hidden_size, config.num_heads)
         self.attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)

@@ -1,19 +1,19 @@
 """A smaller Transformer cut out of a trained one: the weights with which a student begins.
 
 Width: the vectors of the residual connections are projected onto their principal components
-(SliceGPT, Ashkboos et al. 2024 §3). What is added to the vectors is projected, and what reads them
-projects them back. Layer norms allow this: a norm subtracts the mean of a vector, which is a
-projection too, and divides by its length, which no rotation changes. The weights of a norm become
-part of the matrix that reads it.
+(SliceGPT, Ashkboos et al. 2024 §3). A matrix that writes to the residual connections is multiplied
+by the projection, and one that reads them by its transpose. Layer norms allow this: a norm
+subtracts the mean of a vector, which is a projection too, and divides by its length, which no
+rotation changes. The weights of a norm become part of the matrix that reads it.
 
 Heads and units of the feed-forward layers: those whose outputs vary most are kept. The mean output
 of the others is added to the bias.
 
 Depth: layers at equal distances are kept, with the first and the last (Shleifer & Rush 2020 §3).
 
-Deviations from SliceGPT: all layers of both stacks share one projection, because both stacks read
-the same embeddings. The last norm keeps its weights, as one number for all dimensions, because the
-table of embeddings reads it, and cannot contain them.
+Deviations from SliceGPT: all layers of both stacks share one projection, because both stacks may
+read the same embeddings. The weights of the decoder's last norm become their mean. They cannot be
+part of the output layer, because it may be tied to the embeddings.
 
 Nothing is lost where parts of the teacher have no effect or a constant one.
 
@@ -41,8 +41,9 @@ DROPOUTS = ("dropout", "attention_dropout")
 def can_prune(teacher: Any, student: Any) -> bool:
     """Whether `prune` can give a student of this configuration its weights.
 
-    It may differ from the teacher in dropout and in sizes, of which none is larger. The size of a
-    head stays. Norms come before the sub-layers, and no positions are added to the embeddings.
+    The student may differ from the teacher only in dropout and in sizes. No size may be larger, and
+    the size of a head must be the same. Both need softmax self-attention, norms before the
+    sub-layers, and rotary positions, so that nothing is added to the embeddings.
     """
     if not isinstance(teacher, TransformerConfig) or not isinstance(student, TransformerConfig):
         return False
@@ -61,15 +62,15 @@ def can_prune(teacher: Any, student: Any) -> bool:
 def prune(
     teacher: Transformer, student: Transformer, pairs: Iterable[tuple[Tensor, Tensor]]
 ) -> None:
-    """Give a new student its weights.
+    """Give a new student the weights that are cut out of its teacher's.
 
     pairs: source [1 S] ending in </s> and target [1 T] beginning with <s>, of typical sentences.
     They decide what is kept.
     """
-    covariance, moments = measure(teacher, pairs)
+    gram, moments = measure(teacher, pairs)
     new_size = student.output.in_features
     scale = math.sqrt(teacher.output.in_features / new_size)
-    pruner = Pruner(principal_projection(covariance, new_size), scale, moments)
+    pruner = Pruner(principal_projection(gram, new_size), scale, moments)
 
     # Encoder
     for old, new in chosen_layers(teacher.encoder, student.encoder):
@@ -101,7 +102,7 @@ def prune(
 
 
 def chosen_layers(teacher: nn.ModuleList, student: nn.ModuleList) -> Iterator[tuple[Any, Any]]:
-    """Each layer of the student, after the one of the teacher that it is cut out of."""
+    """Pairs of a teacher's layer, and the student's layer that is cut out of it."""
     numbers = torch.linspace(0, len(teacher) - 1, len(student)).round().int().tolist()
     for number, layer in zip(numbers, student, strict=True):
         yield teacher[number], layer
@@ -136,16 +137,16 @@ def measure(
 ) -> tuple[Tensor, dict[nn.Module, Moments]]:
     """Run the teacher on these pairs.
 
-    Returns the covariance [D D] of the normalized vectors, and the moments of what the last layer
-    of each sub-layer reads.
+    Returns Σ x xᵀ [D D] of the normalized vectors x, not centred over the samples, as in SliceGPT,
+    and the moments of what the last layer of each sub-layer reads.
     """
     size = teacher.output.in_features
-    covariance = torch.zeros(size, size, dtype=torch.float64)
+    gram = torch.zeros(size, size, dtype=torch.float64)
     moments: dict[nn.Module, Moments] = {}
 
     def add_vectors(module: nn.Module, inputs: tuple[Tensor]) -> None:
         rows = functional.layer_norm(inputs[0], [size]).flatten(0, -2).double()
-        covariance.add_(rows.T @ rows)
+        gram.add_(rows.T @ rows)
 
     def add_units(module: nn.Module, inputs: tuple[Tensor]) -> None:
         moments[module].add(inputs[0])
@@ -162,12 +163,16 @@ def measure(
         teacher(source, None, target)
     for hook in hooks:
         hook.remove()
-    return covariance, moments
+    return gram, moments
 
 
-def principal_projection(covariance: Tensor, new_size: int) -> Tensor:
-    """[E D]: E − 1 principal components of the vectors, as vectors whose mean is zero."""
-    _, components = torch.linalg.eigh(covariance)  # smallest first
+def principal_projection(gram: Tensor, new_size: int) -> Tensor:
+    """[E D]: from a teacher's vector to its E − 1 principal components.
+
+    They are coordinates in a basis of the student's vectors of mean zero: the student's norms
+    subtract the mean, so its direction must stay unused.
+    """
+    _, components = torch.linalg.eigh(gram)  # smallest first
     main = components.flip(1)[:, : new_size - 1]  # [D E−1]
     centre = torch.eye(new_size, dtype=torch.float64) - 1 / new_size
     _, directions = torch.linalg.eigh(centre)  # the first is that of the mean
@@ -187,7 +192,11 @@ class Pruner:
         return vectors.double() @ self.projection.T
 
     def copy_table(self, old: Any, new: Any) -> None:
-        """The vectors [V D] of a vocabulary. The norms beside them give the length √D, or √E."""
+        """The vectors [V D] of a vocabulary, times √(D / E).
+
+        The model multiplies embeddings by √D, in the student by √E, and the output layer reads
+        normalized vectors of the length √D, in the student √E.
+        """
         new.weight.copy_(self.scale * self.project(old.weight))
 
     def fold_norm(self, weight: Tensor, bias: Tensor, norm: LayerNorm) -> tuple[Tensor, Tensor]:
@@ -207,8 +216,8 @@ class Pruner:
 
     def importance(self, last: nn.Linear) -> Tensor:
         """[U]: the variance that each unit adds to the student's vectors."""
-        lengths = self.project(last.weight.T).square().sum(1)
-        return self.moments[last].variance * lengths
+        squared_lengths = self.project(last.weight.T).square().sum(1)
+        return self.moments[last].variance * squared_lengths
 
     def prune_feed_forward(self, old: Any, new: Any, norm: LayerNorm) -> None:
         first, _, last = old
@@ -227,9 +236,9 @@ class Pruner:
         memory_norm: LayerNorm | None = None,
     ) -> None:
         """Queries read `norm`; keys and values read `memory_norm`, or the same."""
-        of_units = torch.arange(old.size).view(old.heads, -1)  # [H K]
-        of_heads = self.importance(old.output)[of_units].sum(1)  # [H]
-        kept = of_units[of_heads.topk(new.heads).indices].flatten()
+        units = torch.arange(old.size).view(old.heads, -1)  # [H K]
+        head_importance = self.importance(old.output)[units].sum(1)  # [H]
+        kept = units[head_importance.topk(new.heads).indices].flatten()
 
         key_norm = memory_norm or norm
         weights = []

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from nmt.attention.hard import AttentionOutput, Reinforce
 from nmt.attention.projection import (
     Projection,
-    at_least_float32,
     column_projection,
+    sum_dtype,
     to_autocast,
 )
 from nmt.attention.scores import make_score
@@ -40,8 +40,8 @@ class RecurrentEncoder(nn.Module):
 
     Padding changes nothing: both directions read only a sentence's own tokens. With
     `reverse_source` the encoder reads the source backwards from </s>; Sutskever 2014 §3.3 reverses
-    the words alone. PyTorch's layers have two biases for each gate; the GRU of Bahdanau 2015 A.2.1
-    has none.
+    the words and leaves </s> at the end. PyTorch's layers have two biases for each gate; the GRU of
+    Bahdanau 2015 A.2.1 has none.
     """
 
     def __init__(self, config: RecurrentConfig, embedding: nn.Embedding) -> None:
@@ -131,14 +131,15 @@ class Bahdanau(RecurrentModel):
     """Attention with s_{t-1} before the step (Bahdanau 2015 A.1.2, A.2).
 
     c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) with s_0 = tanh(W h←_1). The output
-    layer W_o reads the readout maxout(U s_{t-1} + V E y_{t-1} + C c_t). The encoder has
+    layer W_o reads the readout maxout(U_o s_{t-1} + V_o e + C_o c_t), with e the embedding of
+    y_{t-1}. The encoder has
     `encoder_units` units in each direction, so M is twice that (A.2.1). `maxout_size` is the
     paper's l.
 
     Deviations: There is dropout. The encoder is PyTorch's GRU, whose reset gate is applied after
     the product; the decoder's is the paper's. The paper's formulas have no biases. Here the encoder
     has some, and so have the projection of the embedding to the decoder's gates, s_0, the readout,
-    and W_o unless it is tied.
+    and W_o unless it is tied. Weights begin as `initialize` says.
     """
 
     guided_step = "output"  # s_{t-1} has not read y_{t-1}
@@ -174,8 +175,8 @@ class Bahdanau(RecurrentModel):
         hidden = torch.tanh(self.initial(backward))  # [B D]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
         # bf16 would lose small changes of the state
-        full = at_least_float32(hidden)
-        return {"hidden": hidden.to(full), "step": step}
+        dtype = sum_dtype(hidden)
+        return {"hidden": hidden.to(dtype), "step": step}
 
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
@@ -188,7 +189,7 @@ class Bahdanau(RecurrentModel):
         projections = self.cell.projections()
         queries: list[Tensor] = []  # s_{t-1}
         attentions: list[AttentionOutput] = []
-        for projected in self.cell.embedding(embedded).unbind(1):  # W e_t [B 3D]
+        for projected in self.cell.embedding(embedded).unbind(1):  # W e [B 3D]
             attention = self.attention(
                 hidden[:, None], keys, memory.values, step[:, None], lengths, memory.mask
             )
@@ -197,7 +198,7 @@ class Bahdanau(RecurrentModel):
             hidden = self.cell(projections, projected, attention.context[:, 0], hidden)
             step = step + 1
 
-        # Readout of all columns: maxout(U s_{t-1} + V E y_{t-1} + C c_t)
+        # Readout of all columns: maxout(U_o s_{t-1} + V_o e + C_o c_t)
         before = torch.stack(queries, 1)  # [B T D]
         contexts = torch.cat([attention.context for attention in attentions], 1)  # [B T M]
         readout = self.readout(torch.cat((before, embedded, contexts), -1))  # [B T 2·maxout_size]
@@ -209,10 +210,13 @@ class Bahdanau(RecurrentModel):
 class Luong(RecurrentModel):
     """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]) (Luong 2015 §3).
 
-    With input feeding the next step also reads h̃_t, without dropout (§3.3). Without input feeding
-    all columns run at once. Without attention this is the model of Sutskever 2014. The decoder
-    starts from the encoder's final states. h̃ has the size of the embeddings, so that the output
-    layer can share them.
+    With input feeding the next step also reads h̃_t (§3.3). Without input feeding all columns run at
+    once. Without attention this is the model of Sutskever 2014. The decoder starts from the
+    encoder's final states.
+
+    Deviations: The next step reads h̃_t before dropout. h̃ has the size of the embeddings, so that
+    the output layer can share them; the output layer has a bias unless it is tied. The encoder may
+    read in both directions. Weights begin as `initialize` says.
     """
 
     def __init__(
@@ -233,7 +237,7 @@ class Luong(RecurrentModel):
         self.dropout = Dropout(config.dropout)
         output_size = embedding if self.uses_attention else hidden
         self.output = nn.Linear(output_size, target_size, bias=not config.tie_embeddings)
-        input_weights = [*self.encoder.input_weights, self.stack.embedding_columns]
+        input_weights = [*self.encoder.input_weights, self.stack.embedding_weight]
         initialize(self, config.tie_embeddings, input_weights)
 
     @property
@@ -344,8 +348,11 @@ def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
 def initialize(model: RecurrentModel, tie: bool, input_weights: Iterable[Tensor]) -> None:
     """Initialise the weights of a model, and tie its output layer to the target embedding if asked.
 
-    Matrices are initialised by Glorot's rule, recurrent ones as orthogonal, embeddings with the
-    standard deviation E^-½. Biases are 0, but 1 for the forget gates of an LSTM.
+    Matrices are initialised by Glorot's rule, which sees those of all gates as one; recurrent ones
+    are orthogonal, each gate's by itself. Embeddings have the standard deviation E^-½. Biases are
+    0, but 1 for the forget gates of an LSTM. Deviation: Bahdanau 2015 B.1 has Gaussians of 0.01 and
+    less beside orthogonal matrices, Sutskever 2014 uniform numbers within ± 0.08, Luong 2015 § 4.1
+    within ± 0.1.
 
     `input_weights` are the matrices, or columns of them, that read an embedding. They are √E times
     larger than by Glorot's rule, which is for inputs of unit variance. The variance of an embedding

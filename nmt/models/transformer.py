@@ -138,7 +138,7 @@ class Transformer(EncoderDecoder):
             first_position = state["step"][0]  # all rows have the same
             state_after["step"] = state["step"] + target.size(1)
         else:
-            first_position = state["keys_0"].size(2)
+            first_position = state["keys_0"].size(2)  # of self-attention; memory has key_0 …
 
         # Embeddings and positions
         positions = self.target_positions

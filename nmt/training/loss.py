@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from nmt.attention.cpu import pad_rows
 from nmt.attention.flex import COMPILE_ERRORS, first_lines
-from nmt.attention.projection import at_least_float32, to_autocast
+from nmt.attention.projection import sum_dtype, to_autocast
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 log = logging.getLogger("nmt")
@@ -398,7 +398,7 @@ def softmax_gradient(
     These are log Σ exp(logits) and the target's logit [C], in float32 at least; the gradient has
     the dtype of the logits.
     """
-    full = logits.to(at_least_float32(logits))
+    full = logits.to(sum_dtype(logits))
     if bias is not None:
         full = full + bias
     target_logits = full.gather(1, target[:, None]).squeeze(1)
