@@ -82,6 +82,18 @@ def test_merged_lines_have_the_tags_once_and_at_most_one_pair_with_placeholders(
             assert line.source.startswith(start) and "<" not in line.source[len(start) :]
             merged += len(line.rows) > 1
     assert merged
+
+    # Targets have a tag where an imported model begins its translations with the language
+    pair = ("<2fr> The dog sleeps.", "<2fr> Le chien dort.")
+    for seed in range(200):
+        for line in add_noise(
+            lambda row: pair, [False] * 9, noise, PLACEHOLDERS, Random(seed), ["<2fr>"]
+        ):
+            for side in (line.source, line.target):
+                assert side.startswith("<2fr> ") and side.count("<2fr>") == 1
+    chinese = ("Un chien.", "狗在睡觉。")
+    for line in noisy([chinese] * 9, merge=0.9):
+        assert line.target == chinese[1] * len(line.rows)
     for lines in (noisy([MARKED_PAIR, PLAIN_PAIR] * 2, seed, merge=0.9) for seed in range(100)):
         assert all(line.source.count("kam um") <= 1 for line in lines)
 

@@ -217,6 +217,10 @@ def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
         assert value == pytest.approx(again, abs=1e-5)
     wrong = run.translate(["Ein Hund schläft.", "Ein Junge malt."] * 20)
     never_right = fit_calibration(run.translator, wrong, ["xyz"] * 40)
+    copied = run.translate(["12 ½"] * 40)
+    assert copied[0].is_copied
+    both = fit_calibration(run.translator, wrong + copied, ["xyz"] * 80)
+    assert both == never_right
     unsure = replace(run.translator, calibration=never_right)
     (again,) = unsure.translate(["Ein Hund schläft."])
     assert again.confidence < min(0.2, alone.confidence)

@@ -21,6 +21,7 @@ from nmt.decode.translation import Translation
 from nmt.decode.translator import Translator
 from nmt.evaluate import estimate
 from nmt.evaluate.estimate import FEATURES, Estimator, Fitted
+from nmt.evaluate.extraction import Extractor
 from nmt.runs.run import Run
 from nmt.serve.batching import Queues
 from nmt.serve.service import pairs_of
@@ -164,6 +165,25 @@ def test_what_names_the_languages_is_there_without_a_source(estimated: Run):
         assert found == pytest.approx(estimate.cross_entropy(alone), abs=1e-5)
     both, _ = estimate.planted_omissions(translator, [first, second], longest=99)
     assert both == ([*first.source_ids, *second.source_ids[len(prefix) :]], first.ids)
+
+
+def test_a_tag_is_no_text_of_the_source(estimated: Run):
+    """It stays where the source is taken away, and is no word that could be left out."""
+    sides = estimated.translator.tokenizers
+    (tag,) = sides.source.pieces([99])
+    source = Tokenizer(sides.source.model, sides.source.lowercase)
+    source.__dict__["tags"] = frozenset({tag})
+    translator = replace(estimated.translator, tokenizers=Tokenizers(source, sides.target))
+    (plain,) = estimated.translator.translate([pairs(1, seed=3)[0][0]])
+    tagged = replace(plain, source_ids=plain.source_ids.like([99, *plain.source_ids]))
+    (found,) = estimate.without_source(translator, [tagged])
+    alone = estimated.translator.force_decode(([99], plain.ids))
+    assert found == pytest.approx(estimate.cross_entropy(alone), abs=1e-5)
+    record = translator.force_decode((tagged.source_ids, plain.ids))
+    extractor = Extractor(0, None, "output")
+    words, _ = estimate.attention_of_words(translator, record, extractor)
+    plain_words, _ = estimate.attention_of_words(estimated.translator, record, extractor)
+    assert words == plain_words[1:]
 
 
 def test_training_says_how_far_off_the_estimate_is(estimated: Run):

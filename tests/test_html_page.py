@@ -26,7 +26,7 @@ from nmt.config.validation import validate
 from nmt.convert import html_page
 from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table
 from nmt.corpus.normalization import normalize
-from nmt.corpus.words import WordPair
+from nmt.corpus.words import WordPair, join_texts, split_position
 from nmt.data.text_filter import has_words, protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
@@ -35,7 +35,6 @@ from nmt.decode.constraints import (
     longest_allowed_runs,
     source_repeats,
 )
-from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.models.build import build

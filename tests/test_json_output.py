@@ -10,10 +10,10 @@ from corpora import Trained, run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.corpus.words import join_texts
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.long_lines import (
     count_sentences,
-    join_texts,
     lacks_sentences,
     split_position,
     split_positions,

@@ -31,6 +31,7 @@ from nmt.evaluate.metrics import (
     describe_scores,
     direction,
     few_lines,
+    find_metric,
     further_metrics,
     score,
     tokenization_warning,
@@ -162,6 +163,8 @@ def test_scores_are_found_and_described():
     assert further_metrics() == ["chrf++", "ter", "spbleu", "comet=CHECKPOINT"]
     directions = {"loss": -1, "ter": -1, "bleu": 1, "comet=x": 1}
     assert {name: direction(name) for name in directions} == directions
+    with pytest.raises(UserError, match="bleu=intl"):
+        find_metric("bleu=intl")
 
 
 def most_repeats_of(words: list[str]) -> int:
@@ -172,7 +175,7 @@ def most_repeats_of(words: list[str]) -> int:
         times = 1
         while words[start + times * period :][:period] == span:
             times += 1
-        if period > 1 or span[0].isalnum():
+        if any(map(str.isalnum, span)):
             most = max(most, times)
     return most
 
@@ -190,6 +193,9 @@ def test_repeats_of_spans(words):
         ("ha ha ha", "ha ha ha", False),
         ("ha ha ha", "ha ha ha ha", True),
         ("Nun ...", "Well ....", False),
+        ("……", "......", False),
+        ("Was?", "What?!?!?!?!", False),
+        ("Warum?", "So! So! So! So!", True),
         ("Er sagte, er komme.", "He said that that was it.", False),
         ("Warum?", "hahahahaha", True),
         ("Hahahaha", "hahahahaha", False),

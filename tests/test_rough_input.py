@@ -115,8 +115,11 @@ def test_capitals_and_placeholders_that_run_out():
         ("DIE STRAßE", "die straße"),
         ("İKİ KIZ", "iki kız"),
         ("ΣΑΣ ΟΔΟΣ", "σας οδος"),
+        ("OʻZBEKISTON", "oʻzbekiston"),
+        ("HOTEL 東京", "hotel 東京"),
     ):
         assert protect(text) == Protected(small, {}, True)
+        assert restore(small, protect(text)) == text.replace("ß", "SS")
     assert not protect("ßßßß").capitals
     assert not protect("USA").capitals and not protect("WO Ist das").capitals
     many = protect(", ".join(map(str, range(10, 30))))
@@ -124,6 +127,20 @@ def test_capitals_and_placeholders_that_run_out():
         "18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
     )
     assert protect("am 5.5. mit {x}", placeholders=OTHERS).spans == {X1: "{x}"}
+
+    # A URL that has no placeholder would come back in capitals
+    links = " ".join(f"https://x.org/Ab{number}" for number in range(len(OTHERS) + 1))
+    assert not protect(f"SIEHE {links}").capitals
+    assert protect(f"SIEHE {links.rpartition(' ')[0]}").capitals
+
+
+def test_what_looks_like_a_placeholder_is_not_filled():
+    """Icons of some fonts have the same numbers."""
+    tags = " ".join(f"<b{number}>" for number in range(len(OTHERS)))
+    protected = protect(f"{tags} Wort {X1} Ende")
+    assert restore(protected.text, protected) == f"{tags} Wort   Ende"
+    source, target = protect_pair(f"{X1} Klick <b>", "Click <b>")
+    assert source.text == f"  Klick {X1}" and target.text == f"Click {X1}"
 
 
 def test_a_pair_has_placeholders_for_what_stands_on_both_sides():

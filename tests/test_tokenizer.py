@@ -103,6 +103,15 @@ def test_sampling_converges_to_the_best_pieces(tokenizer: Tokenizer) -> None:
     assert tagged.sample_all(texts, never, 1) == tagged.encode_all(texts)
 
 
+def test_any_space_may_follow_a_tag(tokenizer: Tokenizer) -> None:
+    tagged = Tokenizer(tokenizer.model, lowercase=False, prefixes={"<2de>": [9, 8]})
+    for space in ("  ", "\t", "\u00a0", "\u3000"):
+        assert tagged.encode(f"<2de>{space}Hund") == [9, 8, *tagged.encode("Hund")]
+    both = Tokenizers(tagged, tagged)
+    ((_, target),) = both.protect_pairs([("<2de>\tdog", "Hund")])
+    assert target.text == "<2de> Hund"
+
+
 def segmentations(word: str, vocabulary: dict[str, float]) -> list[tuple[str, ...]]:
     """All segmentations of a word into pieces of the vocabulary."""
     if not word:

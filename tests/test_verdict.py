@@ -86,7 +86,8 @@ def test_each_figure_limits_the_level(name, good, readable, gist, worse):
 def test_a_translator_is_better_than_what_needs_none(baseline):
     """gain = (chrF − g) / (100 − g), g the better one of the copied source and a constant line."""
     assert replace(BEST, **{baseline: 60.0}).gain == pytest.approx(30 / 40)
-    assert replace(BEST, **{baseline: 100.0}).gain == 1.0
+    assert replace(BEST, **{baseline: 100.0}).gain == 0.0
+    assert replace(BEST, **{baseline: 100.0, "chrf": 100.0}).gain == 1.0
 
 
 def test_few_names_and_few_sentences_say_nothing():
@@ -166,6 +167,15 @@ def test_what_would_help(training, advice):
 )
 def test_a_score_rises_while_the_last_quarter_still_brings_a_part(scores, direction, rises):
     assert is_rising(scores, direction) == rises
+
+
+def test_words_are_those_of_the_script(tmp_path):
+    """A vowel sign goes on with its word; where no spaces are, no word is invented or doubled."""
+    write_lines(tmp_path / "train", ["दादी घर पर है", "猫在睡觉。"])
+    text = TrainingText.read(tmp_path / "train")
+    assert not text.is_broken("", "दादी घर")
+    assert text.is_broken("", "दादी दादी") and text.is_broken("", "घरी")
+    assert not text.is_broken("", "狗在睡觉。") and not text.is_broken("", "猫在睡觉。猫在睡觉。")
 
 
 def test_figures_by_hand(tmp_path):

@@ -18,6 +18,7 @@ LANGUAGE = r"[a-z]{2,3}(?:[-_][a-z0-9]+)*"
 OPUS_TAG = re.compile(r">>[\w-]+<<")
 KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>|{OPUS_TAG.pattern}")
 TAG = re.compile(rf"<[\w.+-]+>|{OPUS_TAG.pattern}")
+FIRST_WORD = re.compile(r"\S+")
 # A tag of OPUS-MT needs no space behind it
 LEADING = re.compile(rf"({OPUS_TAG.pattern})\s*|({KNOWN.pattern})(?:\s+|$)")
 
@@ -30,6 +31,12 @@ def language_tag(language: str, source: str = "") -> str:
 def opus_tag(language: str) -> str:
     """The tag of a target language as OPUS-MT writes it: >>deu<<."""
     return f">>{language}<<"
+
+
+def first_word(text: str) -> str:
+    """The first word of a text, or a tag of OPUS-MT without what follows it; "" before a space."""
+    match = OPUS_TAG.match(text) or FIRST_WORD.match(text)
+    return match[0] if match else ""
 
 
 def leading_tags(text: str) -> list[str]:

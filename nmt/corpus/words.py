@@ -10,6 +10,7 @@ Legend: S source pieces, T target pieces; a span is (first character, one past t
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -34,6 +35,17 @@ SPACELESS_CHARACTERS = (
 # Before a word that has a capital letter anyway; > ends a tag.
 SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»‚‘¿¡>–—-])\s*$")
 SPACELESS = re.compile(f"[{SPACELESS_CHARACTERS}]")
+SPACELESS_ENDS = "。！？"  # the ends of sentences that no space follows
+
+
+def join_texts(texts: Sequence[str]) -> str:
+    """One line of texts that are not empty, with spaces between them where their script has any."""
+    line = ""
+    for text in texts:
+        if line and line[-1] not in SPACELESS_ENDS and not SPACELESS.search(line[-1] + text[0]):
+            line += " "
+        line += text
+    return line
 
 
 def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:

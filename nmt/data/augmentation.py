@@ -33,6 +33,7 @@ import numpy as np
 
 from nmt.corpus.tables import Pair
 from nmt.corpus.tags import sentence_start
+from nmt.corpus.words import join_texts
 from nmt.data.dataset import ParallelDataset, Sentences
 from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import Tokenizers
@@ -119,7 +120,7 @@ def add_noise(
         joined = join_pairs(map(texts_of, rows), known_tags)
         if joined is None:
             continue
-        tags, pair = joined
+        source_tags, target_tags, pair = joined
 
         # The noise
         if noise.names:
@@ -142,26 +143,27 @@ def add_noise(
             spans = invented_spans(source, generator)
             source = source.translate(spans)
             target = target.translate(spans)
-        lines.append(NoisyLine(tags + source, target, rows))
+        lines.append(NoisyLine(source_tags + source, target_tags + target, rows))
     return lines
 
 
-def join_pairs(pairs: Iterable[Pair], known_tags: Collection[str]) -> tuple[str, Pair] | None:
-    """The tags before the sources; all sources without them, and all targets.
+def join_pairs(pairs: Iterable[Pair], known_tags: Collection[str]) -> tuple[str, str, Pair] | None:
+    """The tags before the sources, those before the targets, and all of both sides without them.
 
-    None where the sources have different tags.
+    None where the pairs have different tags.
     """
     tags = set()
     sources = []
     targets = []
     for source, target in pairs:
-        start = sentence_start(source, known_tags)
-        tags.add(source[:start])
-        sources.append(source[start:])
-        targets.append(target)
+        source_start = sentence_start(source, known_tags)
+        target_start = sentence_start(target, known_tags)
+        tags.add((source[:source_start], target[:target_start]))
+        sources.append(source[source_start:])
+        targets.append(target[target_start:])
     if len(tags) > 1:
         return None
-    return tags.pop(), (" ".join(sources), " ".join(targets))
+    return *tags.pop(), (join_texts(sources), join_texts(targets))
 
 
 def renumber(pair: Pair, placeholders: Collection[str], generator: Random) -> Pair:
@@ -322,7 +324,10 @@ def digits(generator: Random, least: int, most: int) -> str:
 
 
 def add_typos(text: str, generator: Random) -> str:
-    """The text with at least one typo, if it has a word of four letters or more."""
+    """The text with typos, if it has a word of four letters or more.
+
+    Now and then it stays as it is: "ll" swapped is "ll".
+    """
     if generator.random() < 0.15:
         if generator.random() < 0.5:
             return text.translate(WRITTEN_AS)

@@ -362,8 +362,12 @@ def protect(
     """A source as it is encoded in use, with one of `placeholders` for each span."""
     spans = find_spans(text, tags)
     start = sentence_start(text, tags)
+    assigned = assign_placeholders(spans, placeholders)
     capitals = in_capitals(text, spans, start)
-    return replace_spans(text, spans, assign_placeholders(spans, placeholders), capitals, start)
+    for span, placeholder in zip(spans, assigned, strict=True):
+        if placeholder is None and span.text.lower() != span.text.upper():
+            capitals = False  # its letters would not come back as they were
+    return replace_spans(text, spans, assigned, capitals, start)
 
 
 def protect_pair(
@@ -425,7 +429,7 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
     if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
     if source.capitals:
-        text = text.upper()
+        text = to_capitals(text)
     parts = []
     apart = source.apart
     for character in text:
@@ -499,17 +503,19 @@ def replace_spans(
 ) -> Protected:
     """A text with placeholders for its spans, but for those whose placeholder is None.
 
-    If it is in capitals, it is in small letters from `start` on; before that, there are tags.
+    If it is in capitals, it is in small letters from `start` on; before that, there are tags. A
+    character of the text that is one of these placeholders becomes a space.
     """
+    own = {ord(placeholder): " " for placeholder in placeholders if placeholder is not None}
     parts = []
     filled = {}
     end = 0
     for span, placeholder in zip(spans, placeholders, strict=True):
         if placeholder is not None:
-            parts += [text[end : span.start], placeholder]
+            parts += [text[end : span.start].translate(own), placeholder]
             filled[placeholder] = span.text
             end = span.end
-    joined = "".join(parts) + text[end:]
+    joined = "".join(parts) + text[end:].translate(own)
     if capitals:
         joined = joined[:start] + in_small_letters(joined[start:])
     return Protected(joined, filled, capitals)
@@ -530,8 +536,15 @@ def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:
 
 
 def is_capital(letter: str) -> bool:
-    """Whether a letter is a capital, or has no capital of its own, as ß."""
-    return letter.isupper() or len(letter.upper()) > 1
+    """Whether a letter is a capital, or has no capital of its own, as ß and ideographs."""
+    return letter == letter.upper() or len(letter.upper()) > 1
+
+
+def to_capitals(text: str) -> str:
+    """A text in capitals. In languages that have ı, such as Turkish, İ is the capital of i."""
+    if "ı" in text:
+        text = text.replace("i", "İ")
+    return text.upper()
 
 
 def in_small_letters(text: str) -> str:

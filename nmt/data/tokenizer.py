@@ -7,7 +7,7 @@ lost: spaces at the ends, repeated spaces, and "▁" (U+2581), SentencePiece's s
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 import sentencepiece
 
 from nmt.corpus.normalization import normalize
-from nmt.corpus.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
+from nmt.corpus.tags import (
+    BACK_TRANSLATED,
+    KNOWN,
+    OPUS_TAG,
+    TAG,
+    first_word,
+    language_tag,
+    leading_tags,
+)
 from nmt.data.subword_sampling import SPACE, Sampler
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
@@ -76,13 +84,9 @@ class Tokenizer:
         """The prefix that a sentence asks for, and the sentence without the tag for it."""
         if not self.prefixes:
             return (), text
-        tag = OPUS_TAG.match(text)  # needs no space behind it
-        word, _, rest = text.partition(" ")
-        if tag:
-            word = tag[0]
-            rest = text[tag.end() :]
+        word = first_word(text)
         if word in self.prefixes:
-            return self.prefixes[word], rest.removeprefix(" ")
+            return self.prefixes[word], text[len(word) :].lstrip()
         return self.prefixes.get("", ()), text
 
     def prefix_length(self, ids: Sequence[int]) -> int:
@@ -97,14 +101,19 @@ class Tokenizer:
 
     def sentence_start(self, ids: Sequence[int]) -> int:
         """How many ids at the beginning of an encoded sentence are no text, or are its tags."""
-        start = self.prefix_length(ids)
-        for place, id in enumerate(ids[start:], start):
-            piece = self.processor.id_to_piece(int(id))
+        prefix = self.prefix_length(ids)
+        pieces = map(self.processor.id_to_piece, map(int, ids[prefix:]))
+        return prefix + self.count_tags(pieces)
+
+    def count_tags(self, pieces: Iterable[str]) -> int:
+        """How many pieces at the beginning of a sentence are its tags."""
+        count = 0
+        for place, piece in enumerate(pieces):
             if piece in self.tags:
-                start = place + 1
+                count = place + 1
             elif piece != SPACE:  # which may be a piece before a tag
                 break
-        return start
+        return count
 
     def normalize(self, text: str) -> str:
         """A text as it is encoded.
@@ -270,7 +279,7 @@ class Tokenizers(NamedTuple):
         has_tags = any(self.target.prefixes)
         protected = []
         for source, target in pairs:
-            if has_tags and (tag := source.partition(" ")[0]) in self.target.prefixes:
+            if has_tags and (tag := first_word(source)) in self.target.prefixes:
                 target = f"{tag} {target}"
             if self.protects:
                 pair = protect_pair(source, target, self.source.tags, self.source.placeholders)

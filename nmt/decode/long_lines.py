@@ -6,9 +6,8 @@ such a line. `lacks_sentences` notices that.
 
 import re
 
-from nmt.corpus.words import SPACELESS
+from nmt.corpus.words import SPACELESS_ENDS
 
-SPACELESS_ENDS = "。！？"  # the ends of sentences that no space follows
 # The end of a sentence before another one, in Arabic, Urdu, Hindi and Armenian too. A point after a
 # single letter is none ("z. B.").
 BOUNDARY = re.compile(
@@ -34,16 +33,6 @@ def lacks_sentences(source: str, translation: str) -> bool:
         and count_sentences(translation) <= MOST_SENTENCES_LEFT * sentences
         and len(translation) <= MOST_CHARACTERS_LEFT * len(source)
     )
-
-
-def join_texts(texts: list[str]) -> str:
-    """One line of texts that are not empty, with spaces between them where their script has any."""
-    line = ""
-    for text in texts:
-        if line and line[-1] not in SPACELESS_ENDS and not SPACELESS.search(line[-1] + text[0]):
-            line += " "
-        line += text
-    return line
 
 
 def split_position(pieces: list[str], start: int, stop: int) -> int:

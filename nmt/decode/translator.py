@@ -23,7 +23,7 @@ from torch import Tensor
 from nmt.config.schema import DecodeConfig
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.tags import sentence_start
-from nmt.corpus.words import split_into_words
+from nmt.corpus.words import join_texts, split_into_words
 from nmt.data.batches import Batch, batches_by_length, collate, pad
 from nmt.data.text_filter import Encoded, Protected, has_words, with_placeholders
 from nmt.data.tokenizer import EOS, PAD, Tokenizers
@@ -40,7 +40,7 @@ from nmt.decode.forced_decoding import (
     pair_chunks,
 )
 from nmt.decode.glossary import Glossary
-from nmt.decode.long_lines import join_texts, split_positions
+from nmt.decode.long_lines import split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
 from nmt.decode.quality import Quality
 from nmt.decode.sampling import Place, Sampling

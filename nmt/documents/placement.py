@@ -31,8 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.corpus.words import SPACELESS, Span, is_punctuation
-from nmt.decode.long_lines import SPACELESS_ENDS
+from nmt.corpus.words import SPACELESS, SPACELESS_ENDS, Span, is_punctuation
 from nmt.documents.segment import UNITS, Kind, Segment, find_partners, written
 from nmt.documents.word_weights import WordWeights, proportional_weights
 

@@ -58,9 +58,18 @@ def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
 def fit_calibration(
     translator: Translator, translations: Sequence[Translation], references: Sequence[str]
 ) -> Calibration:
-    """Fit the confidences of the words of translations to what the references have."""
+    """Fit the confidences of the words of translations to what the references have.
+
+    Copied lines are left out, since the model has not written their words.
+    """
     translator = replace(translator, calibration=Calibration())
-    confidences, right = judged_words(translator, translations, references)
+    translated = []
+    their_references = []
+    for translation, reference in zip(translations, references, strict=True):
+        if not translation.is_copied:
+            translated.append(translation)
+            their_references.append(reference)
+    confidences, right = judged_words(translator, translated, their_references)
     return fit(np.log(confidences), right)
 
 

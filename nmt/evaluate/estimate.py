@@ -28,8 +28,8 @@ import numpy as np
 
 from nmt.config.schema import TrainConfig
 from nmt.corpus.checksums import json_digest
+from nmt.corpus.words import join_texts
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
-from nmt.decode.long_lines import join_texts
 from nmt.decode.quality import Quality
 from nmt.decode.translation import Translation
 from nmt.decode.translator import Translator
@@ -161,7 +161,8 @@ class Estimator:
                     pairs.append((part.source_ids, part.ids))
         decoded = dict(zip(unknown, translator.force_decode_all(pairs), strict=True))
         for row in suspects:
-            words, attention = attention_of_words(decoded.get(row, parts[row][1]), self.extractor)
+            record = decoded.get(row, parts[row][1])
+            words, attention = attention_of_words(translator, record, self.extractor)
             omitted[row] = tuple(unattended_spans(words, attention, self.fitted.unattended))
         return omitted
 
@@ -212,21 +213,24 @@ def without_source(translator: Translator, translations: Sequence[Translation]) 
     pairs: list[IdPair] = []
     for translation in translations:
         ids = translation.source_ids
-        pairs.append((ids[: translator.tokenizers.source.prefix_length(ids)], translation.ids))
+        start = translator.tokenizers.source.sentence_start(ids)
+        pairs.append((ids[:start], translation.ids))
     records = translator.force_decode_all(pairs)
     return np.array([cross_entropy(record) for record in records])
 
 
 def attention_of_words(
-    record: AttentionRecord, extractor: Extractor
+    translator: Translator, record: AttentionRecord, extractor: Extractor
 ) -> tuple[list[str], np.ndarray]:
     """The words of the source and the attention that each gets from all target words [W].
 
-    Punctuation is left out.
+    Punctuation is left out, and so are the tags before the sentence.
     """
     pair = record_words(record)
     totals = extractor.word_weights(record, pair)[:, :-1].sum(axis=0)
     is_word = np.array([any(map(str.isalnum, word)) for word in pair.source], dtype=bool)
+    tag_pieces = translator.tokenizers.source.count_tags(record.source_pieces)
+    is_word &= ~pair.source_fractions[:tag_pieces].any(axis=0)
     words = [word for word, is_wanted in zip(pair.source, is_word, strict=True) if is_wanted]
     return words, totals[is_word]
 
@@ -282,7 +286,8 @@ def fit_estimator(
         ratios.append(length_ratio(record))
         attended.append(math.inf)
         if extractor is not None:
-            attended[-1] = least_attended(attention_of_words(record, extractor)[1])
+            _, attention = attention_of_words(translator, record, extractor)
+            attended[-1] = least_attended(attention)
 
     # The regression
     scores = sentence_chrf([translation.text for translation in kept], kept_references)
@@ -304,7 +309,8 @@ def fit_estimator(
     if extractor is not None:
         for record in translator.force_decode_all(planted_omissions(translator, kept, longest)):
             planted_ratios.append(length_ratio(record))
-            planted_attended.append(least_attended(attention_of_words(record, extractor)[1]))
+            _, attention = attention_of_words(translator, record, extractor)
+            planted_attended.append(least_attended(attention))
     short = float(np.quantile(planted_ratios, SHORT)) if planted_ratios else 0.0
     own_omitted = np.where(np.array(ratios) <= short, attended, math.inf)
     planted_omitted = np.where(np.array(planted_ratios) <= short, planted_attended, math.inf)
@@ -375,8 +381,8 @@ def planted_omissions(
     pairs: list[IdPair] = []
     for row, first in enumerate(translations[:MOST_PLANTED]):
         second = translations[(row + count // 2) % count]
-        prefix = translator.tokenizers.source.prefix_length(second.source_ids)
-        ids = first.source_ids.like([*first.source_ids, *second.source_ids[prefix:]])
+        start = translator.tokenizers.source.sentence_start(second.source_ids)
+        ids = first.source_ids.like([*first.source_ids, *second.source_ids[start:]])
         if len(ids) <= longest:
             pairs.append((ids, (first, second)[row % 2].ids))
     return pairs

@@ -19,11 +19,18 @@ def is_loop(source: str, translation: str) -> bool:
 
 
 def most_repeats(words: Sequence[str]) -> int:
-    """How often the most repeated span stands in a row; a mark alone, as in ..., is no span."""
+    """How often the most repeated span stands in a row; marks alone, as in ..., are no span."""
     most = 1
     for period in range(1, len(words) // 2 + 1):
         run = 0
+        has_word = False
         for before, word in zip(words, words[period:], strict=False):
-            run = run + 1 if before == word and (period > 1 or word.isalnum()) else 0
-            most = max(most, 1 + run // period)
+            if before == word:
+                run += 1
+                has_word |= word.isalnum()
+            else:
+                run = 0
+                has_word = False
+            if has_word:
+                most = max(most, 1 + run // period)
     return most

@@ -144,10 +144,12 @@ METRICS: dict[str, Metric] = {
 def find_metric(name: str) -> Metric:
     """The entry of `bleu`, or of `comet=CHECKPOINT`, which its label names.
 
-    Raises UserError for an unknown name.
+    Raises UserError for an unknown name, and for a variant of a metric that has none.
     """
     kind, _, variant = name.partition("=")
     metric = choose("metric", kind, METRICS)
+    if variant and not metric.variant:
+        raise UserError(f"{name} is not a metric; {kind} has no variants.")
     return replace(metric, label=f"{metric.label} {variant}") if variant else metric
 
 

@@ -18,6 +18,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import regex
+
+from nmt.corpus.words import SPACELESS
 from nmt.decode.confidence import UNSURE
 from nmt.evaluate.measured import read_measured, write_measured
 from nmt.evaluate.metrics import FEW_LINES, Translated, open_scorer
@@ -29,8 +32,8 @@ KEPT = 0.95  # of the names and numbers, and they are called kept
 CANDIDATES = 20  # frequent sentences that are tried
 TRIED = 200  # sentences of a set on which they are tried
 MOST_LINES = 100_000  # of the training text, among which they are sought
-WORD = re.compile(r"[^\W\d_]+")
-NAME_OR_NUMBER = re.compile(r"\w*\d\w*|\w*[A-Z]\w+")
+WORD = regex.compile(r"[\p{L}\p{M}]+")  # letters, and the vowel signs of Indic scripts
+NAME_OR_NUMBER = re.compile(r"\d|[A-Z]\w")  # is in a word that is one
 FEW_PASSES = 10.0  # over the training pairs: with fewer, a longer training is what helps
 LONGER = 2  # a longer training takes at least so many times as long, …
 MOST_LONGER = 20  # … and at most so many times
@@ -77,7 +80,9 @@ class SetFigures:
     def gain(self) -> float:
         """How much of the way from no translator to the references chrF has gone."""
         nothing = max(self.copy, self.constant)
-        return (self.chrf - nothing) / (100 - nothing) if nothing < 100 else 1.0
+        if nothing >= 100:
+            return 1.0 if self.chrf >= 100 else 0.0
+        return (self.chrf - nothing) / (100 - nothing)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,13 @@ class TrainingText(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    return WORD.findall(text.lower())
+    """The words in small letters; none of scripts without spaces, where they cannot be told."""
+    return [word for word in WORD.findall(text.lower()) if not SPACELESS.search(word)]
+
+
+def names_and_numbers(text: str) -> Counter[str]:
+    """How often each word with a digit, or with a capital letter before another letter, occurs."""
+    return Counter(filter(NAME_OR_NUMBER.search, re.findall(r"\w+", text)))
 
 
 def measure(
@@ -186,7 +197,7 @@ def count_kept(translated: Translated) -> tuple[int, int]:
     for texts in zip(
         translated.sources, translated.references[0], translated.hypotheses, strict=True
     ):
-        source, reference, hypothesis = (Counter(NAME_OR_NUMBER.findall(text)) for text in texts)
+        source, reference, hypothesis = map(names_and_numbers, texts)
         common = source & reference
         shared += common.total()
         kept += (common & hypothesis).total()

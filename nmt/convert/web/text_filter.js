@@ -14,20 +14,23 @@ class TextFilter {
   protect(text) {
     const found = [...text.matchAll(this.spans)].filter(([span]) => !this.tags.has(span));
     const [numbers, others] = [[...this.numbers], [...this.others]];
+    const marks = new Set([...numbers, ...others]);
     const spans = {};
+    let keepsCase = false; // a span in letters that has no placeholder would not come back as it was
     let [joined, outside, end] = ["", "", 0];
     for (const match of found) {
       const mark = (match.groups.number === undefined ? others : numbers).shift();
       outside += text.slice(end, match.index);
-      joined += text.slice(end, match.index) + (mark ?? match[0]);
+      joined += text.slice(end, match.index) + (mark ?? (marks.has(match[0]) ? " " : match[0]));
       if (mark !== undefined) spans[mark] = match[0];
+      else if (match[0].toLowerCase() !== match[0].toUpperCase()) keepsCase = true;
       end = match.index + match[0].length;
     }
     joined += text.slice(end);
     const start = this.sentenceStart(text);
     outside = (outside + text.slice(end)).slice(start);
     const letters = outside.match(/\p{L}/gu) || [];
-    const capitals = letters.length >= 4 && letters.every(isCapital) && letters.some(isUpper);
+    const capitals = !keepsCase && letters.length >= 4 && letters.every(isCapital) && letters.some(isUpper);
     if (capitals) joined = joined.slice(0, start) + inSmallLetters(joined.slice(start));
     return { text: joined, spans, capitals };
   }
@@ -105,9 +108,14 @@ function isUpper(letter) {
   return /^\p{Uppercase}$/u.test(letter);
 }
 
-// Whether a letter is a capital, or has no capital of its own, as ß.
+// Whether a letter is a capital, or has no capital of its own, as ß and ideographs.
 function isCapital(letter) {
-  return isUpper(letter) || [...letter.toUpperCase()].length > 1;
+  return letter === letter.toUpperCase() || [...letter.toUpperCase()].length > 1;
+}
+
+// In languages that have ı, such as Turkish, İ is the capital of i.
+function toCapitals(text) {
+  return (text.includes("ı") ? text.replaceAll("i", "İ") : text).toUpperCase();
 }
 
 // In languages that have İ, such as Turkish, I is the capital of ı.
@@ -126,7 +134,7 @@ const NUMBER = /[\uf100-\uf107]/; // its placeholder
 function restore(text, { text: source, spans, capitals }, before = "") {
   const joins = (character) => character in spans || ENDS_WORD.test(character);
   const parts = [];
-  for (const character of capitals ? text.toUpperCase() : text) {
+  for (const character of capitals ? toCapitals(text) : text) {
     const stoodApart = character in spans && !joins(source[source.indexOf(character) - 1] ?? "");
     const isApart = stoodApart || (NUMBER.test(before) && /\p{Nd}/u.test(character));
     if (isApart && joins(before)) parts.push(" ");
