@@ -139,6 +139,9 @@ def test_a_column_of_keys_is_no_text_whatever_its_name(tmp_path):
     columns(path, id=KEYS, en=EN)
     with pytest.raises(UserError, match=r"'id' has keys, such as menu\.entry_0\.label.*data\.colu"):
         read([str(path), "data.source=id", "data.target=en"])
+    columns(path, id=list(map(str, range(1, len(PAIRS) + 1))), en=EN)
+    with pytest.raises(UserError, match="'id' has keys, such as 1, and no Indonesian"):
+        read([str(path), "data.source=id", "data.target=en"])
 
 
 def test_a_name_that_is_a_code_and_a_word_is_asked_for_where_the_text_says_another(tmp_path):

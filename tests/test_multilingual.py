@@ -75,6 +75,18 @@ def test_into_several_languages_each_source_says_which(tmp_path, succeeds):
             tokenizers.check_languages(["<2fr> A dog.", line], 7)
 
 
+def test_text_whose_language_nothing_says_is_not_read_for_all(tmp_path, refused):
+    words = write_texts(tmp_path, "en", "de+fr")
+    both = f"{tmp_path / 'train.en'}+{tmp_path / 'train.de'}"
+    (tmp_path / "table.tsv").write_text("source\ttarget\na\tb\n", "utf-8")
+    folder = f"data_folder={tmp_path / 'data'}"
+    for train in (both, tmp_path / "table.tsv"):
+        error = refused("download", *words, f"data.train={train}", folder)
+        assert "does not say which of its text is in which language" in error
+    (tmp_path / "train.fr").write_bytes(b"eins\rzwei\r" * 99)  # is there, and cannot be read
+    assert "train.fr" in refused("download", *words, folder)
+
+
 def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, succeeds):
     """Each pair of languages has half of them."""
     units = []

@@ -69,6 +69,13 @@ def test_every_sentence_is_in_one_bead_in_order(source, target):
         assert 0 <= bead.probability <= 1
 
 
+@pytest.mark.parametrize("size", [(1, 9000), (9000, 1), (3, 13_000)])
+def test_sides_may_be_as_unlike_as_they_like(size):
+    source, target = (["a"] * count for count in size)
+    beads = align_sentences(source, target)
+    assert sum(bead.target[1] - bead.target[0] for bead in beads) == len(target)
+
+
 def test_the_best_path_is_the_best_of_all_paths():
     """All alignments of a few sentences, each summed up by itself."""
     source, target, _ = damaged(3, 6)

@@ -108,6 +108,7 @@ ODD = [{"de": "x"}, {"de": 1, "en": "x"}, {"de": "\ud800", "en": "x"}]
 SPEECH = [('"Hallo', "x", 'he said "hello"'), ("ja", "y", "yes"), ("nein", "z", "no\u2028no")]
 SPOKEN = [(source, target) for source, _, target in SPEECH]
 NAMED = table(("german", "english", "source", "target"), ("A", "B", "C", "D"))
+SPACED_PAIRS = [("Ja", "Yes"), ("Hallo, du", "Hello, you")]
 # as spreadsheets quote: inner quotes doubled; everything quoted
 SHEET = 'de\ten\n"Sie rief ""Halt"" aus."\tShe called.\n"a\tb"\tc\n"drei\nvier"\tnine\n'
 SHEET_PAIRS = [('Sie rief "Halt" aus.', "She called."), ("a\tb", "c"), ("drei\nvier", "nine")]
@@ -196,7 +197,16 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
         {},
     ),
     ("whole sheet.tsv", WHOLE_SHEET, (), SHEET_PAIRS, {}),
-    ("roles.tsv", NAMED, (), [("C", "D")], {}),
+    ("roles.tsv", table(("source", "x", "target"), ("C", "x", "D")), (), [("C", "D")], {}),
+    ("languages before roles.tsv", NAMED, (), [("A", "B")], {}),
+    ("spaces.csv", '"de", "en"\n"Ja", "Yes"\n"Hallo, du", "Hello, you"\n', (), SPACED_PAIRS, {}),
+    (
+        "return.csv",
+        'de,en\na\rb,c\n"x, eins\nzwei",y\n',
+        (),
+        [("a\rb", "c"), ("x, eins\nzwei", "y")],
+        {},
+    ),
     ("names.tsv", NAMED, (["german", "english"],), [("A", "B")], {}),
     (
         "second.tsv",
@@ -250,6 +260,13 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
         tmx(unit("de", "eins", "en", "one", "de", "zwei", "en", "two")),
         (),
         [("eins", "one")],
+        {},
+    ),
+    (
+        "cdata.tmx",
+        tmx(unit("de", "<![CDATA[Ha\x0bllo &#1; A]]>", "en", "x\x0by")),
+        (),
+        [("Ha\ufffdllo &#1; A", "x\ufffdy")],
         {},
     ),
     ("swiss.tmx", UNITS, (None, "de-CH", "en"), [("Velo", "bike")], {NO_PAIR: 3}),

@@ -13,6 +13,7 @@ from corpora import files_config, pairs, read_set, write_pairs
 from test_sources import build
 
 from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.filtering import hash_letters
 from nmt.corpus.origin import Origin
 from nmt.corpus.split import SideSet, SplitRecord, pair_hashes, words_of
 from nmt.corpus.write_sets import check_part
@@ -174,6 +175,13 @@ def test_both_directions_have_the_same_hashes():
         != pair_hashes("der", "hund the dog")
     )
     assert pair_hashes("...", "the dog") == {}
+
+    # Vowel signs are letters, and an accent may be a character of its own
+    assert pair_hashes("1", "काल") != pair_hashes("1", "कला")
+    assert words_of("लड़का खाना") != words_of("लड़की खाने")
+    assert words_of("fenêtre cassée") == words_of("fene\u0302tre casse\u0301e")
+    assert hash_letters("काल") != hash_letters("कला")
+    assert hash_letters("é") == hash_letters("E\u0301")
 
 
 def test_near_and_same_sentences():

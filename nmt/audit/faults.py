@@ -46,7 +46,7 @@ from nmt.corpus.normalization import SPACES
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
-QUOTED = re.compile(r'^".*"".*"$')
+QUOTED = re.compile(r'^"(?=.*"$).*"".*"$')  # the lookahead keeps it from trying every division
 # Faults of single characters
 CHARACTERS = {
     # Surrogates, which stand for bytes that are not UTF-8

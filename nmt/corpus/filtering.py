@@ -5,12 +5,14 @@ translation. Sentences are stored as 64-bit hashes: among ten million pairs a ch
 expected in 1 of 370,000 corpora.
 """
 
-import re
+import unicodedata
 from hashlib import blake2b
+
+import regex
 
 from nmt.config.schema import DataConfig
 
-NO_LETTER = re.compile(r"[\W_]+")
+NO_LETTER = regex.compile(r"[\W_]+")  # vowel signs of Indic scripts are letters
 # Characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair.
 SLACK = 10
 
@@ -36,7 +38,7 @@ def hash_text(text: str) -> int:
 
 def hash_letters(text: str) -> int:
     """A 64-bit hash of a sentence's letters and digits, without case; 0 if it has none."""
-    letters = NO_LETTER.sub("", text.casefold())
+    letters = NO_LETTER.sub("", unicodedata.normalize("NFC", text.casefold()))
     return hash_text(letters) if letters else 0
 
 

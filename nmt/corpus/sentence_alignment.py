@@ -31,6 +31,7 @@ Parallel Texts", compare the two by BLEU).
 S source sentences, T target sentences, W columns of the band that is searched.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -56,6 +57,7 @@ BEADS: dict[Kind, float] = {
 KINDS = list(BEADS)
 ONLY_TARGET = KINDS.index((0, 1))
 MOST = max(map(max, BEADS))  # sentences of a side
+LONGEST = 10_000  # characters; longer texts count as texts of this length
 ROUNDS = 3  # alignments; each but the first one learns words from the one before
 WIDEST = 4000  # columns that the first one searches
 WIDTH = 200  # columns around the one before, for the others
@@ -163,7 +165,7 @@ class Lengths:
         self.longest = [0]
         for count in range(1, MOST + 1):
             lengths = target.ends[count:] - target.ends[:-count]
-            self.longest.append(int(lengths.max(initial=0)))
+            self.longest.append(min(int(lengths.max(initial=0)), LONGEST))
         self.known: dict[tuple[int, int], np.ndarray] = {}
 
     def scores(self, source: int, count: int) -> np.ndarray:
@@ -297,7 +299,8 @@ class Scores:
                 source_length = self.source.length((row - of_source, row))
                 by_length = self.lengths.scores(source_length, of_target)
                 ends = self.target.ends
-                possible += by_length[ends[start:end] - ends[start - of_target : end - of_target]]
+                lengths = ends[start:end] - ends[start - of_target : end - of_target]
+                possible += by_length[lengths.clip(max=LONGEST)]
                 by_words = sums[of_source - 1][start - of_target - begin : end - begin]
                 possible += by_words[of_target:]
                 possible -= by_words[:-of_target]
@@ -351,7 +354,9 @@ def band_around(beads: Sequence[Bead], width: int) -> Band:
     high = np.array(list(last_columns.values()))
     rows = np.arange(last.source[1] + 1)
     middle = np.interp(rows, list(last_columns), (low + high) / 2)
-    width = min(width + int((high - low).max()), last.target[1] + 1)
+    steps = np.diff(middle).max(initial=0)  # bands of neighbouring rows must overlap
+    width = max(width + int((high - low).max()), math.ceil(steps) + MOST)
+    width = min(width, last.target[1] + 1)
     firsts = np.clip(middle - width // 2, 0, last.target[1] + 1 - width)
     return Band(firsts.astype(np.int64), width)
 

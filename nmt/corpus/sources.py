@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from nmt.errors import UserError
 log = logging.getLogger("nmt")
 SPLIT = "split"
 BLANK = "a side without text"
+MOST_COMPARED = 100  # pairs of a file that is read for several pairs of languages
 Fetch = Callable[[], Origin]  # gives the pairs of a word, after a download if need be
 # The ending of a file → what reads its pairs. It counts the records that are no pair.
 READERS: dict[str, Callable[[PackedFile, DataConfig, Skipped], Iterator[Pair]]] = {
@@ -157,19 +159,36 @@ def find_for_pairs(word: str, data: DataConfig, downloads: Path) -> list[tuple[D
         return [(data, find_origin(word, data, downloads))]
     fetches = []
     errors = []
+    beginnings: list[list[Pair]] = []  # of local files
     for pair in each_pair(data):
         try:
             fetch = find_origin(word, pair, downloads)
-            if is_multilingual(data) and os.path.isfile(prefix):
-                next(fetch().pairs(Skipped()))  # raises if the file has other languages
+            if is_multilingual(data) and (os.path.isfile(prefix) or two_sides(word)):
+                # Raises if the file has other languages
+                beginnings.append(list(islice(fetch().pairs(Skipped()), MOST_COMPARED)))
             fetches.append((pair, fetch))
         except UserError as error:
             errors.append(error)
             if is_multilingual(data):
+                if has_sides(prefix, pair):
+                    raise  # both languages are there, but cannot be read
                 log.info("%s: no %s-%s.", word, pair.source, pair.target)
     if not fetches:
         raise errors[0]
+    if any(first == second for first, second in combinations(beginnings, 2)):
+        raise UserError(
+            f"{word} does not say which of its text is in which language; with several pairs of "
+            "languages, name two files PREFIX.LANGUAGE, or columns after their languages."
+        )
     return fetches
+
+
+def has_sides(prefix: str, pair: DataConfig) -> bool:
+    """Whether there are files PREFIX.LANGUAGE of both languages, plain or packed."""
+    for side in (pair.source, pair.target):
+        if not any(os.path.isfile(f"{prefix}.{side}{packing}") for packing in ("", *OPENERS)):
+            return False
+    return True
 
 
 def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:

@@ -14,12 +14,14 @@ in the recipe of the corpus that it was found with, because the same text gives 
 
 import json
 import math
-import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
+
+import regex
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.checksums import text_digest
@@ -32,8 +34,9 @@ from nmt.errors import UserError
 
 SMALLEST_SHARE = 20  # at most one pair of so many is held out for each set
 MIN_WORDS = 5
-# Words; each character by itself where no spaces separate them.
-WORD = re.compile(f"[{SPACELESS_CHARACTERS}]|[^\\W_{SPACELESS_CHARACTERS}]+")
+# Words, with the vowel signs of Indic scripts; each character by itself where no spaces separate
+# them.
+WORD = regex.compile(f"[{SPACELESS_CHARACTERS}]|[^\\W_{SPACELESS_CHARACTERS}]+")
 ROLES = ("test", "valid")  # in this order: a pair that both choose is a test pair
 # role → the largest hash that is held out of each origin; None: to be found
 Thresholds = dict[str, list[int | None]]
@@ -41,7 +44,7 @@ Thresholds = dict[str, list[int | None]]
 
 def words_of(text: str) -> list[str]:
     """The words of a sentence without case and punctuation."""
-    return WORD.findall(text.casefold())
+    return WORD.findall(unicodedata.normalize("NFC", text.casefold()))
 
 
 def pair_hashes(source: str, target: str) -> dict[str, int]:

@@ -54,6 +54,8 @@ MAX_SHOWN = 12  # columns that a message names
 DELIMITERS = ",;\t|"
 STATED = re.compile(r"sep=([,;\t|])")  # a first line, for Excel
 LONGEST_CELL = 4  # lines of a cell in quotes that may all look like rows
+RETURN = "\udc0d"  # stands for a carriage return; decoded text has no such character
+LONGEST_STRAY = 4000  # characters of a line whose stray quotation marks are looked into
 FARTHEST = 200  # lines in which the end of a cell in quotes is looked for
 TEXT_SHARE = 0.2  # of the letters of the longest column, which another column of text has
 # In a key, such as menu.open, btn_save and labelText: what joins its parts.
@@ -70,8 +72,8 @@ FEWEST_ROWS = 5  # with which a first row is compared
 class Columns:
     """Which two columns hold the sentences: the first of `choices` that a table has.
 
-    These are data.columns, or columns named after the languages, `translation`, or source and
-    target. `table`: what messages call it.
+    These are data.columns, or columns named after the languages, `translation`, or then NAMES:
+    source and target. `table`: what messages call it.
     """
 
     def __init__(self, data: DataConfig, table: str) -> None:
@@ -83,7 +85,7 @@ class Columns:
         else:
             self.languages = (data.source, data.target)
             inside = (TRANSLATION + data.source, TRANSLATION + data.target)
-            self.choices = [(data.source, data.target), inside, *NAMES]
+            self.choices = [(data.source, data.target), inside]
 
     @property
     def numbers(self) -> tuple[int, int] | None:
@@ -93,13 +95,25 @@ class Columns:
 
     def named(self, names: Sequence[str]) -> tuple[Any, Any] | None:
         """The two of these names that mean the source and the target, if there are two."""
+        if not self.languages:
+            return self.first_of(self.choices, names)
+        return (
+            self.first_of(self.choices, names)
+            or self.named_after_languages(names)
+            or self.first_of(NAMES, names)
+        )
+
+    def first_of(
+        self, choices: Sequence[tuple[Any, Any]], names: Sequence[str]
+    ) -> tuple[Any, Any] | None:
+        """The first of the choices that is among these names."""
         lower = {name.strip().lower(): name for name in names}
-        for source, target in self.choices:
+        for source, target in choices:
             if source in names and target in names:
                 return source, target
             if self.languages and source.lower() in lower and target.lower() in lower:
                 return lower[source.lower()], lower[target.lower()]
-        return self.named_after_languages(names) if self.languages else None
+        return None
 
     def named_after_languages(self, names: Sequence[str]) -> tuple[str, str] | None:
         """The two names that mean the languages in another form, such as de-DE for de."""
@@ -141,7 +155,8 @@ class Columns:
             )
 
     def missing(self, names: Sequence[str]) -> UserError:
-        wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
+        choices = [*self.choices, *NAMES] if self.languages else self.choices
+        wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in choices)
         return UserError(
             f"{self.table} has no columns {wanted}; it has {listed(names) or 'none'}. Name two so; "
             "to train, data.columns=[SOURCE,TARGET] chooses, by number in TSV and CSV without a "
@@ -213,6 +228,7 @@ def text_rows(file: PackedFile, columns: Columns | None = None) -> Iterator[list
 def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[str]]:
     lines = read_lines(file)
     first = list(islice(lines, SAMPLE))
+    first += rest_of_cell(first, lines)
     csv.field_size_limit(LONGEST_LINE)  # of this process; a field may have as much as a line
     if file.ending == ".tsv" and not is_quoted("\n".join(first)):
         return map(tsv_cells, chain(first, lines))
@@ -221,6 +237,15 @@ def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[st
         return quoted_rows(file, first[1:], lines, stated[1], number=2)
     delimiter = "\t" if file.ending == ".tsv" else find_delimiter(first, columns)
     return quoted_rows(file, first, lines, delimiter, number=1)
+
+
+def rest_of_cell(first: Sequence[str], lines: Iterator[str]) -> Iterator[str]:
+    """The next lines up to the end of the cell in quotes that these lines end in, if they do."""
+    is_inside = sum(line.count('"') for line in first) % 2 == 1
+    for line in islice(lines, FARTHEST if is_inside else 0):
+        yield line
+        if line.count('"') % 2 == 1:
+            return
 
 
 def is_quoted(text: str) -> bool:
@@ -291,7 +316,8 @@ def quoted_rows(
     lines that would all be rows by themselves, if they are too many for a cell or if a quotation
     mark has been stray before.
     """
-    width = usual_width(first, delimiter)
+    skips_spaces = has_spaces(first, delimiter)
+    width = usual_width(first, delimiter, skips_spaces)
     rest = chain(first, lines)
     waiting: deque[str] = deque()
     stray: list[int] = []
@@ -300,7 +326,7 @@ def quoted_rows(
         waiting.extend(islice(rest, FARTHEST - len(waiting)))
         if not waiting:
             break
-        row, used = csv_cells(waiting, delimiter)
+        row, used = csv_cells(waiting, delimiter, skips_spaces)
         if row is not None and used > 1:
             are_rows = all(line.count(delimiter) == width - 1 for line in islice(waiting, used))
             if len(row) != width or (are_rows and (used > LONGEST_CELL or stray)):
@@ -323,12 +349,18 @@ def quoted_rows(
         )
 
 
-def usual_width(lines: Sequence[str], delimiter: str) -> int:
+def has_spaces(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether most cells in quotes stand behind a delimiter and a space."""
+    behind_space = sum(line.count(f'{delimiter} "') for line in lines)
+    return behind_space > sum(line.count(f'{delimiter}"') for line in lines)
+
+
+def usual_width(lines: Sequence[str], delimiter: str, skips_spaces: bool) -> int:
     """How many columns most rows have; if quotation marks are stray, each line is a row."""
     try:
-        rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True))
+        rows = list(csv_reader(lines, delimiter, skips_spaces))
     except csv.Error:
-        rows = [csv_cells([line], delimiter)[0] or [] for line in lines]
+        rows = [csv_cells([line], delimiter, skips_spaces)[0] or [] for line in lines]
     return most_frequent_width(filter(None, rows))
 
 
@@ -337,17 +369,29 @@ def most_frequent_width(rows: Iterable[Sequence[str]]) -> int:
     return width
 
 
-def csv_cells(lines: Iterable[str], delimiter: str) -> tuple[list[str] | None, int]:
+def csv_cells(
+    lines: Iterable[str], delimiter: str, skips_spaces: bool
+) -> tuple[list[str] | None, int]:
     """The cells of the row with which these lines begin, and how many lines it has.
 
     None instead of the cells if its quotes are wrong.
     """
-    # Line ends have been removed by decoding; inside quotes they belong to the text.
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    reader = csv_reader(lines, delimiter, skips_spaces)
     try:
-        return next(reader), reader.line_num
+        row = next(reader)
     except csv.Error:
         return None, 1
+    return [cell.replace(RETURN, "\r") for cell in row], reader.line_num
+
+
+def csv_reader(lines: Iterable[str], delimiter: str, skips_spaces: bool) -> Any:
+    """The csv module's reader of lines without their ends, with RETURN for a carriage return.
+
+    Inside quotes the ends of lines belong to the text. A carriage return in a cell without quotes
+    would be an error.
+    """
+    ended = (line.replace("\r", RETURN) + "\n" for line in lines)
+    return csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=skips_spaces)
 
 
 def stray_cells(line: str, delimiter: str, width: int) -> list[str]:
@@ -357,6 +401,8 @@ def stray_cells(line: str, delimiter: str, width: int) -> list[str]:
     mark has a meaning.
     """
     sign = re.escape(delimiter)
+    if len(line) > LONGEST_STRAY:  # the second pattern takes time ∝ length²
+        return line.split(delimiter)
     for inside in ('[^"]*(?:""[^"]*)*', ".*?"):
         cells = re.findall(rf'(?:^|(?<={sign}))("{inside}"|[^{sign}]*)(?={sign}|$)', line)
         if len(cells) == width:
@@ -482,8 +528,10 @@ def are_single(cells: Iterable[str]) -> bool:
 
 
 def are_keys(cells: Sequence[str]) -> bool:
-    """Whether the cells are keys: none has a space, and most have parts, such as menu.open."""
+    """Whether the cells are keys: numbers; or none has a space, and most have parts: menu.open."""
     filled = [cell for cell in cells if cell.strip()]
+    if filled and not any(map(str.isalpha, "".join(filled))):
+        return True
     # Other letters than ASCII's are text, which Chinese writes without spaces.
     joined = sum(cell.isascii() and KEY_SIGN.search(cell) is not None for cell in filled)
     return 2 * joined > len(filled) and are_single(filled)

@@ -171,6 +171,8 @@ def allowed_blocks(file: PackedFile) -> Iterator[bytes]:
         yield from blocks
         return
 
+    other_encoding = re.search(rb"encoding\s*=\s*[\"'](?!utf-8[\"'])", first[:200], re.IGNORECASE)
+    replacement = b"?" if other_encoding else "\ufffd".encode()  # in CDATA
     text = b""
     line = 1
     places: list[str] = []
@@ -181,8 +183,13 @@ def allowed_blocks(file: PackedFile) -> Iterator[bytes]:
             code = int(match[1], 16) if match[1] else int(match[2])
         if code <= sys.maxunicode and ALLOWED.match(chr(code)):
             return match[0]
+        is_inside = text.rfind(b"<![CDATA[", 0, match.start()) > text.rfind(
+            b"]]>", 0, match.start()
+        )
+        if is_inside and match.lastindex:
+            return match[0]  # there a reference is text
         places.append(str(line + text.count(b"\n", 0, match.start())))
-        return b"&#xFFFD;"
+        return replacement if is_inside else b"&#xFFFD;"
 
     rest = b""
     for block in chain([first], blocks, [b""]):
