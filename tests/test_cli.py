@@ -20,6 +20,7 @@ from nmt.commands.options import make_parser, with_home
 from nmt.config.keys import config_folder, known_keys
 from nmt.config.validation import all_keys
 from nmt.corpus import line_chunks
+from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, score
 from nmt.runs.folders import find_checkpoint, read_config
 
@@ -93,6 +94,30 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
 def test_an_empty_name_is_no_file(words, refused):
     """As where a shell variable is unset; it does not count as a file that is not given."""
     assert "empty" in refused(*words, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["distil", "--output", "x"],
+        ["backtranslate", "--output", "x", "text.de"],
+        ["translate", "--glossary", "terms.tsv", "Ja."],
+        ["translate", "Ja."],
+    ],
+    ids=" ".join,
+)
+def test_pretrained_models_are_imported_with_their_languages(words, refused, monkeypatch, tmp_path):
+    """A folder of transformers or a name of the hub may stand for a run."""
+
+    def import_once(name: str, runs: Path, source: str | None, target: str | None) -> str:
+        raise UserError(f"{Path(name).name} {source} {target}.")
+
+    monkeypatch.setattr("nmt.commands.pretrained.import_once", import_once)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    command, *rest = words
+    for name in (str(tmp_path), f"hf:x/{tmp_path.name}"):
+        error = refused(command, name, *rest, "--source", "de", "--target", "en")
+        assert f"{tmp_path.name} de en" in error
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -141,7 +141,7 @@ def test_several_services_may_make_the_file_at_once(path):
     assert processes == {*writers}
 
 
-def test_what_another_service_is_told_counts_here(store, path):
+def test_what_another_service_is_told_counts_here(store, path, monkeypatch):
     memory = Memory(DE_EN, store)
     with closing(Corrections(path)) as other:
         other.add([("Ein  Hund", "A cat", "A dog")], DE_EN, accepted=ACCEPTED)
@@ -153,6 +153,13 @@ def test_what_another_service_is_told_counts_here(store, path):
         memory.refresh()
         assert memory.find("Ein Hund") == "A hound"
         other.delete([1, 2])
+
+        # What cannot be read is read again; until then the old corrections count
+        with monkeypatch.context() as broken:
+            broken.setattr(Corrections, "accepted_pairs", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                memory.refresh()
+        assert memory.is_stale and memory.find("Ein Hund") == "A hound"
         memory.refresh()
         assert memory.find("Ein Hund") is None
 
@@ -310,6 +317,11 @@ def test_corrections_are_listed_accepted_and_refused(command):
 
 def test_what_is_exported_is_read_again(command, store, tmp_path):
     command("accept", "1", "2", "3")
+    odd = store.add([("Ein Tier", "x", "A\uffff pet")], DE_EN, accepted=ACCEPTED)
+    assert command("export", "--output", str(tmp_path / "odd.tmx")).code == 0
+    units = read_units(PackedFile(tmp_path / "odd.tmx"), DATA, Skipped())
+    assert ("Ein Tier", "A\ufffd pet") in list(units)
+    store.delete(odd)
     tmx = tmp_path / "memory.tmx"
     tsv = tmp_path / "memory.tsv"
     wanted = [("Ein Hund", "A hound"), ("a & <b>", "a & <d>")]

@@ -231,7 +231,11 @@ def test_a_version_holds_all_corrections_from_its_first_moment(run):
     write_json(folder / versions.RECORD, record | {"decision": TOO_FEW})
     assert version_of_lesson(lesson(run, rows[:40])) == 2
     assert version_of_lesson(lesson(run, rows)) is None
-    assert open_version(lesson(run, rows), data)[0] == 3
+    third, folder = open_version(lesson(run, rows), data)
+    assert third == 3
+    # so does an unfinished one from which another begins, because somebody has made it current
+    assert open_version(replace(lesson(run, rows), base=3), data)[0] == 4
+    assert learning.known_pairs(folder, data)
 
 
 def test_another_lesson_is_whatever_decides_otherwise(run):

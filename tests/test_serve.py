@@ -221,6 +221,14 @@ def test_alternatives_and_details(client, run, monkeypatch):
     assert [each[0]["text"] for each in several["details"]] == several["translatedText"]
 
 
+def test_only_so_many_documents_wait(client, monkeypatch):
+    monkeypatch.setattr("nmt.serve.translation.MOST_WAITING_DOCUMENTS", 0)
+    answer = client.translate_file("a.txt", b"ein Hund\n")
+    assert answer.status_code == 503 and "Too many documents" in answer.text
+    monkeypatch.setattr("nmt.serve.translation.MOST_WAITING_DOCUMENTS", 1)
+    assert client.translate_file("a.txt", b"ein Hund\n").status_code == 200
+
+
 def test_documents_are_translated_and_kept(client, run):
     (text,) = translated(run, SOURCES[0])
     answer = client.translate_file("../../Grüße an \u202eX.txt", f"{SOURCES[0]}\n".encode()).json()
@@ -879,8 +887,9 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
 )
 def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
     """So is one that would take too long: each term in a sentence is work."""
-    answer = client.translate("ein " * 4000, glossary=glossary)
-    assert error in error_of(answer)
+    for format in ("text", "html"):
+        answer = client.translate("ein " * 4000, glossary=glossary, format=format)
+        assert error in error_of(answer)
 
 
 def test_each_run_may_have_its_own_file(tmp_path):

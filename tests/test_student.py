@@ -351,6 +351,7 @@ def test_a_student_begins_with_weights_of_its_teacher(tmp_path, succeeds, monkey
         ([], "--command"),
         (["tiny", "other"], "one teacher"),
         (["missing"], "missing"),
+        (["latest"], "the name of the teacher"),
         (["tiny", "--command", "cat"], "one of them"),
         (["--command", "cat"], "data.source"),
         (["tiny", "--export", "word"], "word"),

@@ -16,6 +16,7 @@ from nmt.runs.versions import (
     set_current,
     version_name,
     version_numbers,
+    version_of,
 )
 
 
@@ -70,8 +71,22 @@ def test_the_commands_follow(versioned: Path, capfd: pytest.CaptureFixture[str])
     assert "versions/2" in run_command(capfd, "info", "tiny", *runs).out
     assert "versions/2/best.safetensors\tok" in run_command(capfd, "verify", "tiny", *runs).out
     (versioned / "versions/2/best.safetensors").write_bytes(b"cut short")
-    answer = run_command(capfd, "verify", "tiny", *runs)
-    assert answer.code == 2 and "versions/2/best.safetensors" in answer.err
+    for name in ("tiny", "latest"):
+        answer = run_command(capfd, "verify", name, *runs)
+        assert answer.code == 2 and "versions/2/best.safetensors" in answer.err
+
+
+def test_a_folder_may_be_named_from_where_one_is(
+    versioned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(versioned / "versions" / "2")
+    for name in (".", "../2"):
+        folder, number = version_of(Path(name))
+        assert (folder.resolve(), number) == (versioned.resolve(), 2)
+    monkeypatch.chdir(versioned)
+    assert version_of(Path()) == (Path(), 1)
+    both = nmt.load("best.safetensors", "versions/2/best.safetensors")
+    assert both.folder.parent == versioned.parent
 
 
 def test_only_numbers_are_versions(versioned: Path) -> None:

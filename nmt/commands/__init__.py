@@ -55,8 +55,6 @@ def check_glossary(options: argparse.Namespace) -> None:
     from nmt.corpus.termbase import term_lines
     from nmt.runs.folders import find_checkpoints, read_config
 
-    if options.name.startswith("hf:"):
-        return  # its languages are known when it is there
     paths = find_checkpoints(options.name, Path(options.runs))
     if options.name == "latest":
         options.name = str(paths[0])  # which is found, and named, once

@@ -11,6 +11,7 @@ from nmt.commands import print_table
 from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.config.compose import compose_all
 from nmt.corpus.files import write_atomic
+from nmt.corpus.translation_memory import ALLOWED
 from nmt.errors import UserError
 from nmt.serve.corrections import (
     ACCEPTED,
@@ -180,7 +181,8 @@ def as_tmx(rows: Sequence[Correction]) -> str:
     for row in rows:
         sides = ""
         for language, text in zip(row.languages, (row.source, row.correction), strict=True):
-            sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(text)}</seg></tuv>"
+            allowed = "".join(sign if ALLOWED.match(sign) else "\ufffd" for sign in text)
+            sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(allowed)}</seg></tuv>"
         units.append(f"<tu srclang={quoteattr(row.source_language)}>{sides}</tu>\n")
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'

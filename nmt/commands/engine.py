@@ -11,9 +11,11 @@ import logging
 import os
 import stat
 import sys
+from pathlib import Path
 
 from nmt.commands import check_glossary, open_run, say_if_unfit
 from nmt.commands.export import with_ctranslate2
+from nmt.commands.interface import run_of
 from nmt.commands.output import PRECISIONS, is_file
 from nmt.convert.ctranslate2_folder import import_ctranslate2
 from nmt.errors import UserError
@@ -60,6 +62,7 @@ def open_directed(options: argparse.Namespace, precision: str | None, live: bool
 
     Raises UserError also where --min-chrf is given and nothing is expected of a translation.
     """
+    options.name = run_of(options.name, Path(options.runs), options.source, options.target)
     check_glossary(options)
     run = open_engine(options, precision, live)
     if options.min_chrf is not None and run.translator.estimator is None:

@@ -7,6 +7,7 @@ import copy
 import ctypes
 import ipaddress
 import logging
+import os
 import platform
 import re
 import socket
@@ -214,9 +215,14 @@ def open_memories(
 def run_name(name: str, runs: Path) -> str:
     """The name by which a run is found again: the latest one stays the same one."""
     name = run_of(name, runs, None, None)
-    if name == "latest":
-        return str(version_of(find_checkpoint(name, runs).parent)[0])
-    return name
+    if os.path.exists(name):
+        return name
+    names = []
+    for member in name.split(","):
+        if member == "latest":
+            member = str(version_of(find_checkpoint(member, runs).parent)[0])
+        names.append(member)
+    return ",".join(names)
 
 
 def read_root_path(given: str) -> str:

@@ -78,7 +78,6 @@ def run(options: argparse.Namespace) -> int:
 
     # What is known of the student before the work of the teacher, who is not in memory while the
     # student is trained
-    data_folder = Path(given.get("data_folder", "data"))
     teacher: Run | None = None
     if names:
         teacher = open_teacher(names[0], given)
@@ -118,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         text = [str(set_files(task.corpus, "train", planned.data)[0]), *text]
     if text:
         data = source_text(task, text, words)
-        distilled = build_distilled_stage(data, about, translate, data_folder)
+        distilled = build_distilled_stage(data, about, translate, Path(planned.data_folder))
         prefixes.append(f"{distilled / DISTILLED}")
     teacher = None
     del translate
@@ -147,6 +146,11 @@ def check_options(options: argparse.Namespace, names: list[str]) -> None:
         raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
     if bool(names) == bool(options.command_line):
         raise UserError("Give a run as the teacher, or --command 'PROGRAM'; one of them.")
+    if names == ["latest"]:
+        raise UserError(
+            "latest would be the student as soon as its training has begun; give the name of the "
+            "teacher."
+        )
     for format in options.export:
         exporter = choose("format", format, FORMATS).load()
         exporter.check_packages()

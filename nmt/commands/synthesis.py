@@ -19,6 +19,7 @@ from pathlib import Path
 
 from nmt.commands import check_given
 from nmt.commands.engine import open_engine
+from nmt.commands.interface import run_of
 from nmt.commands.output import (
     check_not_input,
     line_progress,
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(
             "Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE."
         )
+    options.name = run_of(options.name, Path(options.runs), options.source, options.target)
     path = find_checkpoints(options.name, Path(options.runs))[0]
     config = load_config(path)
     pair = choose_pair(config.data, options.source, options.target, options.name)

@@ -9,7 +9,7 @@ from nmt.corpus.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
 from nmt.evaluate import calibration, estimate, verdict
 from nmt.runs.folders import find_checkpoint
-from nmt.runs.versions import RECORD, version_folder, version_numbers
+from nmt.runs.versions import RECORD, version_folder, version_numbers, version_of
 from nmt.training.checkpoint import has_right_checksum
 
 
@@ -23,7 +23,10 @@ def run(options: argparse.Namespace) -> int:
     if folders:
         folder = folders[0]  # it may lack best.safetensors
     else:
-        folder = find_checkpoint(options.name, Path(options.runs)).parent
+        checkpoint = find_checkpoint(options.name, Path(options.runs))
+        folder = checkpoint.parent
+        if options.name == "latest":  # the whole run, not only its current version
+            folder, _ = version_of(folder)
     states = dict(check_files(folder))
     for number in version_numbers(folder)[1:]:
         version = version_folder(folder, number)

@@ -134,7 +134,8 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
     newest = version_numbers(run_folder)[-1]
     folder = version_folder(run_folder, newest)
     record = read_record(folder) if newest > 1 else None
-    is_unfinished = record is not None and "decision" not in record
+    # One that somebody has made current is kept, too
+    is_unfinished = record is not None and "decision" not in record and newest != lesson.base
     if record is not None and is_unfinished and record.get("key") == lesson.key:
         log.info("Version %d, which was begun, goes on.", newest)
         return newest, folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, tee
@@ -379,7 +380,7 @@ def load(
     if len(members) > 1:
         model = Ensemble([member.model for member in members]).eval()
         names = "+".join(version_name(path.parent) for path in paths)
-        folder = version_of(folder)[0].with_name(names)
+        folder = Path(os.path.abspath(version_of(folder)[0])).with_name(names)
     decode = replace(decode or config.decode)
     decode.beam = beam or decode.beam
     decode.batch_tokens = batch_tokens or decode.batch_tokens or default_batch_tokens(device)

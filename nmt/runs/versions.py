@@ -30,6 +30,10 @@ def version_folder(run_folder: Path, number: int) -> Path:
 
 def version_of(folder: Path) -> tuple[Path, int]:
     """The folder of the run, and the number of the version, that a folder belongs to."""
+    if folder.parent.name in ("", ".."):  # as of . and ../2: the full path has the names
+        absolute = Path(os.path.abspath(folder))
+        if absolute.parent.name == VERSIONS:
+            folder = absolute
     if folder.parent.name == VERSIONS and NUMBER.fullmatch(folder.name):
         return folder.parent.parent, int(folder.name)
     return folder, 1

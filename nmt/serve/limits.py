@@ -22,6 +22,7 @@ from starlette.types import Message, Receive
 MOST_ALTERNATIVES = 100  # of a text
 WAITING = 20_000  # sentences in the queues of a model
 DOCUMENTS = 8  # that are translated at the same time
+MOST_WAITING_DOCUMENTS = 16  # that wait for one of these to end
 READ_SECONDS = 20  # that a document's process may be busy at one go
 STOP_SECONDS = 2  # that a document has after the service was asked to end
 # Translated documents are kept in memory, so many bytes and so long.

@@ -29,18 +29,23 @@ class Memory:
         return self.corrections is not None and self.corrections.state() != self.state
 
     def refresh(self) -> None:
-        """Read the accepted corrections; those that are known already stay in their index."""
+        """Read the accepted corrections; those that are known already stay in their index.
+
+        While they are read the old ones are found, and if they cannot be read, they are stale.
+        """
         if self.corrections is None:
             return
         with self.lock:
-            self.state = self.corrections.state()
+            state = self.corrections.state()
             pairs = {}
             for source, correction in self.corrections.accepted_pairs(self.languages):
                 pairs[on_one_line(source)] = correction
-            if not self.corrected.targets.keys() <= pairs.keys():
-                self.corrected = TranslationMemory([])
-            for source, correction in pairs.items():
-                self.corrected.add(source, correction)
+            if self.corrected.targets.keys() <= pairs.keys():
+                for source, correction in pairs.items():
+                    self.corrected.add(source, correction)
+            else:
+                self.corrected = TranslationMemory(list(pairs.items()))
+            self.state = state
 
     def find(self, text: str) -> str | None:
         """The translation of exactly this text, whatever its spaces; None if there is none."""

@@ -152,7 +152,12 @@ class Routes:
         if wanted.is_html:
             files = [(f"text {row + 1}.html", text.encode()) for row, text in texts.items()]
             translated = await translate_files(
-                self.service, request, (source, target), files, wanted.glossary
+                self.service,
+                request,
+                (source, target),
+                files,
+                wanted.glossary,
+                most_pieces=self.service.limits.characters,
             )
             version = translated.version
             return [wanted.result(each.decode(), version) for each in translated.contents]

@@ -188,6 +188,7 @@ class Service:
     def __post_init__(self) -> None:
         limit = float(self.limits.seconds)
         self.document_slots = asyncio.Semaphore(DOCUMENTS)
+        self.waiting_documents = 0  # for one of the slots
         self.clients = Clients(self.keys, self.limits.requests)
         self.memories: dict[Direction, Memory] = {}
         for direction in self.directions:

@@ -26,7 +26,14 @@ from nmt.serve.document_process import (
     Question,
     Texts,
 )
-from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy, check_size
+from nmt.serve.limits import (
+    MOST_WAITING_DOCUMENTS,
+    READ_SECONDS,
+    STOP_SECONDS,
+    Refusal,
+    busy,
+    check_size,
+)
 from nmt.serve.memory import Memory
 from nmt.serve.service import AT_ONCE, POLL_SECONDS, Pair, Service, off_loop, work_of
 from nmt.serve.texts import Text
@@ -172,25 +179,33 @@ async def translate_files(
     direction: tuple[str, str],
     files: Sequence[tuple[str, bytes]],
     glossary: str = "",
+    most_pieces: int | None = None,
 ) -> TranslatedFiles:
     """The translations of files with their names, read and written in a process of their own.
 
     direction: the source, or auto, and the target.
     glossary: its lines.
+    most_pieces: of all sentences together, where the files are texts of a request.
 
     Raises Refusal for a file that cannot be read or takes too long.
     """
     await service.check_waiting(request)
+    if service.waiting_documents >= MOST_WAITING_DOCUMENTS:  # each is in memory
+        raise busy("Too many documents are waiting", "documents")
+    service.waiting_documents += 1
     seconds = request.scope["nmt.end"] - time.monotonic()
     try:
         await asyncio.wait_for(service.document_slots.acquire(), seconds)
     except asyncio.TimeoutError:
         raise busy("Too many documents are being translated", "documents") from None
+    finally:
+        service.waiting_documents -= 1
     try:
         await check_document(service, request)
         process = await run_in_threadpool(DocumentProcess, files, direction)
         try:
-            return await Conversation(service, request, direction, process, glossary).run()
+            conversation = Conversation(service, request, direction, process, glossary, most_pieces)
+            return await conversation.run()
         finally:
             process.end()
     finally:
@@ -214,6 +229,8 @@ class Conversation:
     direction: tuple[str, str]
     process: DocumentProcess
     glossary: str = ""  # of the request
+    most_pieces: int | None = None  # of all sentences together
+    pieces: int = 0  # of the sentences so far
     sentences: int = 0  # that a model has translated so far
     unsure: int = 0  # of them that somebody should read
 
@@ -279,6 +296,9 @@ class Conversation:
         texts = question.sentences
         detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
         sentences = await off_loop(work_of(texts), pair.sentences, texts, detailed, terms)
+        self.pieces += sum(sentence.pieces for sentence in sentences)
+        if self.most_pieces is not None:
+            check_size(self.pieces, self.most_pieces, "subword pieces")
         answers = await self.service.translate(self.request, pair, sentences, self.check)
         translator = AnsweredTranslator(
             pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers
