@@ -210,8 +210,8 @@ class Bahdanau(RecurrentModel):
 class Luong(RecurrentModel):
     """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]) (Luong 2015 §3).
 
-    With input feeding the next step also reads h̃_t (§3.3). Without input feeding all columns run at
-    once. Without attention this is the model of Sutskever 2014. The decoder starts from the
+    With input feeding the next step also reads h̃_t (§3.3). Without input feeding all columns run
+    at once. Without attention this is the model of Sutskever 2014. The decoder starts from the
     encoder's final states.
 
     Deviations: The next step reads h̃_t before dropout. h̃ has the size of the embeddings, so that
