@@ -26,20 +26,22 @@ from nmt.config.validation import validate
 from nmt.convert import html_page
 from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table
 from nmt.corpus.normalization import normalize
-from nmt.corpus.words import WordPair, join_texts, split_position
-from nmt.data.text_filter import has_words, protect
-from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
+from nmt.corpus.words import WordPair, join_texts
+from nmt.data.text_filter import Encoded, has_words, protect
+from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.decode.constraints import (
     LoopAndPlaceholderConstraint,
     longest_allowed_runs,
     source_repeats,
 )
+from nmt.decode.long_lines import split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.models.build import build
 
 WEB = Path(html_page.__file__).with_name("web")
+TAGS = ["<bt>", "<2de>", "<2fr>"]
 LINES = [
     "  zwei   Räume \u2581 ein Zeichen\u2581 ",
     "Ünïcode: \U0001f600 日本語 é\u0301 \x00 \t x",
@@ -78,7 +80,7 @@ def run_web(cases: list[str], data: object = None, files=WORKER) -> list:
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory) -> list[Tokenizer]:
-    """Unigram and BPE, with and without bytes for what is unknown, with placeholders and a tag."""
+    """Unigram and BPE, with and without bytes for what is unknown, with placeholders and tags."""
     folder = tmp_path_factory.mktemp("text")
     write_pairs(folder, "train", pairs(300))
     base = validate(composed("transformer")).tokenizer
@@ -91,7 +93,7 @@ def tokenizers(tmp_path_factory) -> list[Tokenizer]:
     ):
         config = replace(base, algorithm=algorithm, byte_fallback=byte_fallback, protect=True)
         config.vocabulary_size = 380 if byte_fallback else 130
-        model = train_sentencepiece(config, [folder / "train.de", folder / "train.en"], ["<bt>"])
+        model = train_sentencepiece(config, [folder / "train.de", folder / "train.en"], TAGS)
         found.append(Tokenizer(model, False))
     return found
 
@@ -243,6 +245,54 @@ def test_long_lines_are_split_and_joined_as_in_python():
     assert joined == [join_texts(each) for each in texts]
     assert repeats == [int(source_repeats(torch.tensor([each]))[0]) for each in data["repeats"]]
     assert most == longest_allowed_runs(torch.tensor([1, 2, 3])).tolist()
+
+
+def test_the_tags_of_a_line_are_those_of_python(tokenizers):
+    """Each part of a long line begins with them, and a line without a language is refused."""
+    long = " Der Hund schläft. Ein Mann lief schnell weg." * 3
+    lines = [
+        long,
+        f"<2fr>{long}",
+        f"<bt> <2de>{long}",
+        "<2fr> " * 30 + "Hund",
+        "<bt> Hund",
+        " <2fr> Hund",
+        "<2fr>Hund",
+        "<2de>",
+        " ",
+    ]
+    wanted: list[list] = []
+    refused = []
+    for line in lines:
+        for tokenizer in tokenizers:
+            translator = SimpleNamespace(max_pieces=12, tokenizers=Tokenizers(tokenizer, tokenizer))
+            wanted.append(Translator.split_long(translator, Encoded(tokenizer.encode(line)), 1))
+        try:
+            Tokenizers(tokenizer, tokenizer).check_languages([line], 1)
+            refused.append(False)
+        except UserError:
+            refused.append(True)
+    export = SimpleNamespace(translator=translator, config=None)
+    tables = HtmlExport.data(export, {"joint": True, "protects": False})["tables"]
+    data = {
+        "tables": tables,
+        "pieces": [tokenizer.all_pieces for tokenizer in tokenizers],
+        "ids": [[tokenizer.encode(line) for tokenizer in tokenizers] for line in lines],
+        "lines": lines,
+    }
+    found, errors = run_web(
+        [
+            "data.ids.flatMap((sides) => sides.map((ids, side) => "
+            "splitLong(ids, data.pieces[side], new Set(data.tables.tags), 12)))",
+            "Promise.all(data.lines.map((line) => "
+            "new Translator({ joint: true, max_pieces: 1000 }, data.tables, null, null)"
+            ".translate(line, 1).then(() => null, (error) => error.constructor.name)))",
+        ],
+        data,
+    )
+    assert found == wanted
+    assert [error == "LineError" for error in errors] == refused
+    assert sum(refused) == 4
 
 
 PIECES = st.integers(6, 9)

@@ -225,17 +225,26 @@ class Tokenizers(NamedTuple):
         """Whether there are placeholders for what must not be translated (tokenizer.protect)."""
         return bool(self.source.placeholder_ids and self.target.placeholder_ids)
 
+    @property
+    def required_tags(self) -> list[str]:
+        """The tags of several target languages, one of which each source begins with."""
+        tags = sorted(filter(KNOWN.fullmatch, self.source.tags - {BACK_TRANSLATED}))
+        languages = [tag for tag in tags if not OPUS_TAG.fullmatch(tag)] or tags
+        if len(languages) < 2 or "" in self.source.prefixes:
+            return []
+        return tags
+
     def check_languages(self, texts: Sequence[str], start: int) -> None:
         """Raise UserError for a source without the tag of one of several target languages.
 
         `start` is the number of the first one. A blank line needs no tag.
         """
-        tags = {tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED}
-        languages = sorted(tag for tag in tags if not OPUS_TAG.fullmatch(tag)) or sorted(tags)
-        if len(languages) < 2 or "" in self.source.prefixes:
+        tags = self.required_tags
+        if not tags:
             return
+        languages = [tag for tag in tags if not OPUS_TAG.fullmatch(tag)] or tags
         for line, text in enumerate(texts, start):
-            if text.strip() and tags.isdisjoint(leading_tags(text)):
+            if text.strip() and set(tags).isdisjoint(leading_tags(text)):
                 raise UserError(
                     f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into "
                     "several languages, and each line begins with one of their tags: "
