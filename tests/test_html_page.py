@@ -18,6 +18,7 @@ from conftest import composed, small_config
 from corpora import pairs, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_beam_search import Table, random_table, sources
 from test_copied_numbers import ADDRESSES, ITEMS, OTHER_NUMBERS, SEPARATED, texts
 from test_rough_input import APART, LONG, moved
 from test_text import WITH_WORDS, WITHOUT_WORDS
@@ -28,8 +29,9 @@ from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_ta
 from nmt.corpus.normalization import normalize
 from nmt.corpus.words import WordPair, join_texts
 from nmt.data.text_filter import Encoded, has_words, protect
-from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer, Tokenizers
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece
+from nmt.decode.beam_search import search
 from nmt.decode.constraints import (
     LoopAndPlaceholderConstraint,
     longest_allowed_runs,
@@ -336,6 +338,47 @@ def test_what_may_be_written_next_is_that_of_python(avoid_loops):
     )
     for ours, theirs in zip(found, wanted, strict=True):
         assert ours == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (3, 0.0), (3, 1.4)])
+def test_the_search_is_that_of_python(beam, alpha, early_stopping):
+    """Of models that are tables, as those of test_beam_search.py."""
+    steps = 8
+    tables = torch.cat([random_table(1, steps, seed) for seed in range(30)])
+    wanted = search(
+        Table(tables),
+        sources(len(tables)),
+        None,
+        beam,
+        alpha,
+        torch.full((len(tables),), steps),
+        early_stopping=early_stopping,
+    )
+    settings = {"beam": beam, "alpha": alpha, "limit": steps, "earlyStopping": early_stopping}
+    data = {
+        "tables": tables.tolist(),
+        "settings": settings | {"pad": PAD, "bos": BOS, "eos": EOS},
+    }
+    (found,) = run_web(
+        [
+            """Promise.all(data.tables.map((table) => {
+                const model = {
+                    encode: async () => ({ state: 0 }),
+                    decode: async (tokens, _, step) => ({
+                        logits: tokens.flatMap((token) => table[step][token]),
+                        state: step + 1,
+                    }),
+                    reorder: (state) => state,
+                };
+                return search(model, [], data.settings, null, () => false);
+            }))"""
+        ],
+        data,
+    )
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert [each["ids"] for each in ours] == [each.ids for each in theirs]
+        assert [each["score"] for each in ours] == pytest.approx([each.score for each in theirs])
 
 
 def test_a_newer_request_ends_the_one_before():

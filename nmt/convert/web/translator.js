@@ -58,7 +58,13 @@ class Translator {
     const guard = decode.avoid_loops || this.filter;
     const constraints = guard && Constraints.start(source, ...this.placeholders(), decode.avoid_loops);
     const limit = Math.floor(decode.max_length_ratio * ids.length + decode.max_length_extra) + 1;
-    const settings = { beam, alpha: decode.length_penalty, limit: Math.min(limit, longest ?? limit), ...special };
+    const settings = {
+      beam,
+      alpha: decode.length_penalty,
+      limit: Math.min(limit, longest ?? limit),
+      earlyStopping: decode.early_stopping,
+      ...special,
+    };
     return (await search(this.model, source, settings, constraints, pause))[0];
   }
 
