@@ -29,7 +29,9 @@ from nmt.convert.export import (
     carried_licence,
     first_prefix,
     position_table,
+    protect_call,
     score_lines,
+    tag_list,
 )
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
@@ -66,7 +68,7 @@ PROTECTION = """
 In training, numbers, URLs, e-mails and the like were replaced by placeholders, and lines in
 capitals were encoded as small letters. Do the same with `text_filter.py` (it needs
 `linkify-it-py`), or they are translated as any other text:
-`protected = protect(line)`, translate `protected.text`, then `restore(text, protected)`.
+`protected = {call}`, translate `protected.text`, then `restore(text, protected)`.
 """
 
 
@@ -215,6 +217,11 @@ class HuggingFaceExport(Export):
         licence_field = f"license: {self.licence}\n" if self.licence else ""
         of_family = {"language": "", "first_piece": "", "tag": "", "search": SEARCH}
         tags = ""
+        protection = ""
+        tokenizers = self.translator.tokenizers
+        if tokenizers.protects:
+            call = protect_call(tokenizers.source, tag_list(tokenizers.source))
+            protection = PROTECTION.format(call=call)
         longest = self.positions
         if not self.imported:
             if len(targets) > 1:
@@ -229,7 +236,7 @@ class HuggingFaceExport(Export):
         )
         made = (
             f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, "
-            f"{model.num_heads} heads, {self.translator.tokenizers.source.size:,} pieces; seed "
+            f"{model.num_heads} heads, {tokenizers.source.size:,} pieces; seed "
             f"{self.config.seed}, {run.get('origin', 'not trained')}; {versions or 'no versions'}; "
             f"hash of the corpus {run.get('corpus_hash') or 'unknown'}."
         )
@@ -246,7 +253,7 @@ class HuggingFaceExport(Export):
             tags=tags,
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores=score_lines(provenance["scores"]) or "None was computed.",
-            protection=PROTECTION if self.translator.tokenizers.protects else "",
+            protection=protection,
             **of_family,
         )
 
