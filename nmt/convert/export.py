@@ -44,6 +44,19 @@ FILTER = {  # parts of the examples, for a model with placeholders
     "    line = protected.text\n",
     "restored": "restore(text, protected)",
 }
+# Parts of an example, for a model that begins sentences with a language, as Tokenizer.split_prefix
+PREFIX = {
+    "imports": "import json\nimport re\nfrom pathlib import Path\n\n",
+    "prefixes": "# What source and target begin with, by the tag before a line{such_as}\n"
+    'prefixes = json.loads(Path("tokenizer.json").read_text(encoding="utf-8"))["prefixes"]\n',
+    "prefix": '    tag = re.match(r">>[\\w-]+<<|\\S*", line)[0]\n'
+    "    sides = zip((source, target), prefixes)\n"
+    '    begin, forced = (side.id_to_piece(ids.get(tag, ids.get("", []))) for side, ids in sides)\n'
+    "    line = line[len(tag) :].lstrip() if tag in prefixes[0] else line\n",
+    "begin": "begin + ",
+    "target_prefix": "\n        target_prefix=[forced],",
+}
+NO_PREFIX = dict.fromkeys(PREFIX, "")
 NO_FILTER = dict.fromkeys(FILTER, "") | {"restored": "text"}
 
 
@@ -216,7 +229,6 @@ class Export:
         licence = "No licence is named for the model."
         if self.licence:
             licence = f"Licence of the model: {self.licence}."
-        begin, forced = map(first_prefix, tokenizers)
         normalization = ""
         text = "line"
         if not tokenizers.source.normalizes:
@@ -232,8 +244,6 @@ class Export:
             "quantization": self.quantization,
             "normalization": normalization,
             "text": text,
-            "begin": f"{json.dumps(begin)} + " if begin else "",
-            "target_prefix": f"\n        target_prefix=[{json.dumps(forced)}]," if forced else "",
             "beam": decode.beam,
             "alpha": decode.length_penalty,
             "ratio": decode.max_length_ratio,
@@ -246,7 +256,13 @@ class Export:
             tags = tag_list(tokenizers.source)
             call = protect_call(tokenizers.source, "TAGS")
             filtering = {name: part.format(tags=tags, call=call) for name, part in FILTER.items()}
-        return read_resource(f"templates/{template}.md").format_map(common | filtering | parts)
+        prefix = NO_PREFIX
+        if any(side.prefixes for side in tokenizers):
+            example = next(filter(None, tokenizers.source.prefixes), "")
+            such_as = f", such as {example}" if example else ""
+            prefix = PREFIX | {"prefixes": PREFIX["prefixes"].format(such_as=such_as)}
+        parts = common | filtering | prefix | parts
+        return read_resource(f"templates/{template}.md").format_map(parts)
 
     def write_files(self, folder: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
         """Write texts and JSON, and the code for the text that runs without nmt.
