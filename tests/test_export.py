@@ -389,6 +389,24 @@ def test_what_it_cannot_search_is_left_to_our_own_search(
         assert [len(best[0].ids) for best in results] == [len(ids) // 2 + 1 for ids in sentences]
 
 
+@needs_ctranslate2
+def test_what_is_longer_than_the_exported_positions_is_left_to_our_own_search(
+    vocabularies, tmp_path
+):
+    """Such as a translation that begins with a given text; the others of its batch are not."""
+    plain, config = translator(vocabularies, tie_embeddings=False)
+    faster = export(plain, config, tmp_path / "export")
+    batch = queries([range(20, 84), range(30, 40), range(50, 70)])
+    for query in batch:
+        query.source.begin = (20, 21, 22)
+    assert faster.limit(batch[0]) == faster.positions + 3
+    results = faster.search_batch(batch)
+    for best, expected in zip(results, plain.search_batch(batch), strict=True):
+        assert best[0].ids == expected[0].ids and best[0].ids[:3] == [20, 21, 22]
+    by_us = [bool(best[0].log_probabilities) for best in results]
+    assert by_us == [True, False, False]
+
+
 def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vocabularies):
     """A lower one that our search would not write is left out."""
     plain, _ = translator(vocabularies, True)
