@@ -26,7 +26,7 @@ from nmt.corpus.tags import (
     language_tag,
     leading_tags,
 )
-from nmt.data.subword_sampling import SPACE, Sampler
+from nmt.data.subword_sampling import SPACE, Sampler, added_pattern, added_piece
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
@@ -54,8 +54,7 @@ class Tokenizer:
         self.lowercase = lowercase
         self.prefixes = dict(prefixes or {})
         self.added = list(added)
-        longest_first = sorted(map(re.escape, self.added), key=len, reverse=True)
-        self.added_pattern = re.compile("|".join(longest_first)) if self.added else None
+        self.added_pattern = added_pattern(self.added)
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
         self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
@@ -123,7 +122,24 @@ class Tokenizer:
         """
         if not self.normalizes:
             text = normalize(text, self.lowercase)
-        return self.added_pattern.sub(r" \g<0> ", text) if self.added_pattern else text
+        if not self.added:
+            return text
+        text = self.added_pattern.sub(lambda match: self.added_text[match[0]], text)
+        return re.sub(" +▁", "▁", text)
+
+    @cached_property
+    def added_text(self) -> dict[str, str]:
+        """Added words as they are encoded.
+
+        Where the table of characters would rewrite one, such as №, its piece stands for itself: the
+        table leaves that alone. At the beginning of a sentence there is then one ▁ more.
+        """
+        found = {}
+        for word in self.added:
+            piece = added_piece(word)
+            is_kept = self.processor.normalize(word) == piece
+            found[word] = f" {word} " if is_kept else f"{piece} "
+        return found
 
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
