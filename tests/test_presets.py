@@ -119,6 +119,8 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
     assert composed("model=auto") == (64, 1e-3, 8000, "phrasebook-auto")
     assert composed("tokenizer=auto") == (128, 3e-3, 700, "phrasebook-transformer")
     assert composed("model=auto", "tokenizer=auto", "optim.lr=1", "name=x") == (64, 1.0, 700, "x")
+    assert composed("model='auto'", "data='multi30k'")[-1] == "multi30k-auto"
+    assert composed("experiment=speedrun", "model=auto")[-1] == "speedrun"
     configs = compose_all(["model=auto,seq2seq", "tokenizer=auto"], multirun=True, suggest=fixed)
     assert [(each.name, each.model.kind) for each in configs] == [
         ("phrasebook-auto", "transformer"),
