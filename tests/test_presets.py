@@ -138,6 +138,22 @@ def test_text_of_ones_own_has_the_recipe_unless_a_model_is_chosen():
     assert interface.with_auto(["data=multi30k"]) == ["data=multi30k"]
 
 
+@pytest.mark.parametrize(
+    ("words", "heads"),
+    [
+        (["model.hidden_size=100"], 2),
+        (["model.hidden_size=100", "model.num_heads=5"], 5),
+        (["model.hidden_size=256"], 4),
+    ],
+)
+def test_a_width_that_is_given_has_heads_that_fit(words, heads):
+    def of_a_few_pairs(config, given) -> list[Suggestion]:
+        return suggest(5_000, 30, False, config.model.hidden_size)
+
+    (config,) = compose_all(["model=auto", *words], suggest=of_a_few_pairs)
+    assert config.model.num_heads == heads
+
+
 def test_half_an_hour_is_given_where_no_limit_is():
     def minutes(*words: str) -> float | None:
         found = compose_all(["model=auto", *words], suggest=of_a_few_pairs)[0]

@@ -317,6 +317,9 @@ def fill_in(
     values = {override.key_or_group: override.value() for override in parse(words)}
     if "model" in groups and not {"name", f"+{EXPERIMENT}"} & set(given):
         filled.append(f"name={values.get('data', 'phrasebook')}-{presets.AUTO}")
+    width = values.get("model.hidden_size")
+    if "model" in groups and isinstance(width, int):  # which those of BASE may not divide
+        filled.append(f"model.num_heads={presets.heads(width)}")
     filled += [word for word in words if not is_auto(parse([word])[0])]
 
     has_limit = any(f"train.{name}" in given for name in LIMITS)
