@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensors import queries
 
+import nmt
+from nmt.commands.pretrained import write_run
 from nmt.config.compose import compose_all
 from nmt.convert.hugging_face import (
     HuggingFaceExport,
@@ -168,6 +170,16 @@ def test_every_field_of_the_configuration_is_that_of_the_model(
     assert read.weights.keys() == state.keys()
     for name, tensor in read.weights.items():
         torch.testing.assert_close(torch.cat([*tensor.parts()]), state[name], rtol=1e-6, atol=0)
+
+
+def test_the_longest_source_is_that_of_the_run_that_was_exported(vocabularies, tmp_path):
+    """Learned positions reach no further."""
+    plain, config = translator(vocabularies, positions="learned", max_positions=540)
+    plain = replace(plain, max_pieces=100)
+    export(plain, config, tmp_path / "export")
+    write_run(str(tmp_path / "export"), tmp_path / "runs/run", "de", "en")
+    again = nmt.load("run", run_folder=tmp_path / "runs")
+    assert (again.config.model.max_positions, again.translator.max_pieces) == (540, 100)
 
 
 def test_the_card_tells_what_the_run_is(vocabularies):

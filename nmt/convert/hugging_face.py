@@ -36,6 +36,7 @@ from nmt.convert.export import (
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import BIAS, POSITIONS, SHARED, TABLES, their_weights
+from nmt.convert.pretrained.vocabulary import OWN_TOKENIZER
 from nmt.corpus.normalization import INVISIBLE, SPACES
 from nmt.corpus.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -200,7 +201,7 @@ class HuggingFaceExport(Export):
             "tokenizer.json": tokenizer_json(tokenizer),
             "tokenizer_config.json": special
             | {
-                "tokenizer_class": "PreTrainedTokenizerFast",
+                "tokenizer_class": OWN_TOKENIZER,
                 "model_max_length": self.translator.max_pieces + 1,  # </s> counted
                 "clean_up_tokenization_spaces": False,
                 "model_input_names": ["input_ids", "attention_mask"],

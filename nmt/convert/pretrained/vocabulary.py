@@ -21,6 +21,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # types of models in SentencePiece
 UNIGRAM = 1
 BPE = 2
+OWN_TOKENIZER = "PreTrainedTokenizerFast"  # the class that `nmt export --format hf` names
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
 
 
