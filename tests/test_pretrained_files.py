@@ -307,6 +307,12 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "plain embeddings": (configure(scale_embedding=False), "scale_embedding"),
     "two sizes": (configure(decoder_ffn_dim=48), "differ in ffn_dim"),
     "no size": (configure(d_model=-1), "d_model is -1"),
+    "no number": (configure(dropout=None), "dropout is None"),
+    "a word for a number": (configure(attention_dropout="x"), "attention_dropout is x"),
+    "no pieces of text": (
+        write_bytes("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 2}'),
+        "no pieces of text",
+    ),
     "an added word twice": (added_twice, "its added token .* another piece"),
 }
 

@@ -247,6 +247,8 @@ def our_tokenizer(side: Vocabulary, prefixes: Mapping[str, Sequence[int]]) -> To
         else:
             kind = NORMAL if len(piece) == 1 else UNUSED
             message.pieces.add(piece=piece, score=rare, type=kind)
+    if {each.type for each in message.pieces} <= {UNKNOWN, CONTROL, BYTE}:
+        raise UserError("its vocabulary has no pieces of text")
     trainer = message.trainer_spec
     trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = range(len(SPECIAL))
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL
