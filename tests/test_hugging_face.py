@@ -20,11 +20,13 @@ from nmt.config.compose import compose_all
 from nmt.convert.hugging_face import (
     HuggingFaceExport,
     model_weights,
+    normalizers,
     parameter_count,
     tokenizer_json,
 )
 from nmt.convert.pretrained.folder import read_pretrained
 from nmt.convert.pretrained.vocabulary import by_tokenizer_json, numbered, our_tokenizer
+from nmt.corpus.normalization import normalize
 from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
@@ -254,7 +256,7 @@ def both(request, tmp_path_factory):
     return tokenizer, tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
 
 
-WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split()
+WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß ΟΔΟΣ. Σ".split()
 WORDS = st.sampled_from([*WORDS, "  ", *WHOLE, *(f"x{piece}." for piece in WHOLE)])
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30
@@ -272,6 +274,18 @@ def test_pieces_and_text_are_the_same(both, text):
     ids = ours.encode(text)
     assert theirs.encode(text).ids == [*ids, EOS]
     assert theirs.decode(ids) == ours.decode(ids)
+
+
+@pytest.mark.parametrize("text", ["ΟΔΟΣ", "ΣΑΣ'Σ.", "Ο ΛΌΓΟΣ, Σ", "Α.Σ.", "Α\u0301Σ-ΑΣ1", "ΑΣ日"])
+def test_small_letters_are_those_of_python(text):
+    """Also of Σ, which has two."""
+    import tokenizers
+
+    steps = {"type": "Sequence", "normalizers": normalizers(lowercase=True)}
+    content = {"version": "1.0", "added_tokens": [], "normalizer": steps}
+    content["model"] = {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(content)).normalizer
+    assert theirs.normalize_str(text) == normalize(text, lowercase=True)
 
 
 def test_a_tokenizer_is_read_back_from_its_json(both, request):

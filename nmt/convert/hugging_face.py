@@ -50,6 +50,11 @@ ARCHITECTURES = {
     "post": ("marian", "MarianMTModel"),
 }
 SPACE = "▁"
+# Unicode's rule for a Σ that becomes ς: behind a letter and before none, but for marks, of which up
+# to two may stand before it. Lowercase of transformers does not know it.
+CASED = r"[\p{Lu}\p{Ll}\p{Lt}]"
+MARK = r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:·’‧․]"
+FINAL_SIGMA = rf"(?<={CASED}|{CASED}{MARK}|{CASED}{MARK}{MARK})Σ(?!{MARK}*{CASED})"
 NEVER = -1e9  # the score of pieces that are no text: <pad>, <s>, </s>
 SPECIAL = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
 SPECIAL_IDS = {
@@ -407,7 +412,7 @@ def normalizers(lowercase: bool) -> list[dict[str, Any]]:
 
     steps = [replace(SPACES.pattern, " "), replace(INVISIBLE.pattern, ""), {"type": "NFC"}]
     if lowercase:
-        steps.append({"type": "Lowercase"})
+        steps += [replace(FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
     return [*steps, replace(" {2,}", " "), replace("^ | $", "")]
 
 
