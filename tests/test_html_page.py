@@ -106,7 +106,7 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
         *(line for pair in pairs(40) for line in pair),
         "<bt> Der Hund <bt>x",
         "ha ha ha ha",
-        "Donaudampfschiff" * 5000,  # in seconds, not minutes
+        "eindermannschläft" * 6000,  # in seconds, not minutes
     ]
     texts = [normalize(line, False) for line in lines]
     ids = [[tokenizer.encode(text) for text in texts] for tokenizer in tokenizers]
