@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import MODELS, composed, small_config
-from corpora import Trained, pairs, run_command
+from corpora import Trained, pairs, run_command, write_pairs
 from exporting import program, some, translator
 from tensors import queries
 
@@ -30,8 +30,11 @@ from nmt.convert.ctranslate2_folder import (
 )
 from nmt.convert.export import carried_licence, position_table, training_licences
 from nmt.convert.formats import FORMATS
+from nmt.convert.hugging_face import HuggingFaceExport
 from nmt.corpus.checksums import read_json, write_json
-from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
+from nmt.data.text_filter import OTHERS, PLACEHOLDERS, protect
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.confidence import Calibration
 from nmt.decode.translator import Query, Translator
@@ -131,6 +134,45 @@ def test_what_opens_the_folder_translates_as_the_run(
     same = [found[number] == translated[number].text for number in short]
     assert len({found[number] for number in short}) > 8
     assert sum(same) >= share * len(short)
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("placeholders", [PLACEHOLDERS, OTHERS])
+def test_what_an_export_says_of_the_filter_is_what_nmt_does(placeholders, vocabularies, tmp_path):
+    """In the README's program, and in the call of `protect` on the card for transformers."""
+    tags = ["<2en>", "<2fr>"]
+    files = write_pairs(tmp_path, "train", pairs(200))
+    options = replace(validate(composed("transformer")).tokenizer, vocabulary_size=330)
+    model = train_sentencepiece(options, files, [*tags, *placeholders])
+    tokenizer = Tokenizer(model, False)
+    plain, config = translator(vocabularies | {True: Tokenizers(tokenizer, tokenizer)})
+    folder = tmp_path / "export"
+    folder.mkdir()
+    CTranslate2Export(plain, config).write(folder, {"scores": {}})
+    lines = [
+        "<2fr> Der Hund hat 12 Bücher.",
+        "<2en> DER HUND",
+        "<2fr> dog",
+        "<2en> http://10.0.0.1",
+    ]
+    translate = program(folder, lines[0])
+    given = []
+
+    def translate_batch(batch, **_):
+        given.extend(tokenizer.processor.piece_to_id(each) for each in batch)
+        return [SimpleNamespace(hypotheses=[["</s>"]])]
+
+    translate.__globals__["engine"] = SimpleNamespace(translate_batch=translate_batch)
+    found = list(map(translate, lines))
+    copied = [each.text for each in plain.translate(lines) if each.is_copied]
+    assert found == ["", "", "", *copied]
+    protected = plain.tokenizers.protect_sources(lines[:3])
+    assert given == [tokenizer.encode(each.text) for each in protected]
+
+    card = HuggingFaceExport(plain, config).card(config.model, 1, {"scores": {}})
+    call = re.search(r"protected = (protect\(line, .*?\))`", card)[1]
+    for line in lines:
+        assert eval(call, {"protect": protect, "line": line}) == protect(line, tags, placeholders)
 
 
 TRANSFORMERS = {"transformer", "transformer_big", "transformer_learned", "transformer_tiny"}
@@ -345,6 +387,24 @@ def test_what_it_cannot_search_is_left_to_our_own_search(
     assert not any({PAD, BOS} & set(hypothesis.ids) for best in results for hypothesis in best)
     if search is SHORT:
         assert [len(best[0].ids) for best in results] == [len(ids) // 2 + 1 for ids in sentences]
+
+
+@needs_ctranslate2
+def test_what_is_longer_than_the_exported_positions_is_left_to_our_own_search(
+    vocabularies, tmp_path
+):
+    """Such as a translation that begins with a given text; the others of its batch are not."""
+    plain, config = translator(vocabularies, tie_embeddings=False)
+    faster = export(plain, config, tmp_path / "export")
+    batch = queries([range(20, 84), range(30, 40), range(50, 70)])
+    for query in batch:
+        query.source.begin = (20, 21, 22)
+    assert faster.limit(batch[0]) == faster.positions + 3
+    results = faster.search_batch(batch)
+    for best, expected in zip(results, plain.search_batch(batch), strict=True):
+        assert best[0].ids == expected[0].ids and best[0].ids[:3] == [20, 21, 22]
+    by_us = [bool(best[0].log_probabilities) for best in results]
+    assert by_us == [True, False, False]
 
 
 def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vocabularies):

@@ -18,6 +18,7 @@ from conftest import composed, small_config
 from corpora import pairs, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_beam_search import Table, random_table, sources
 from test_copied_numbers import ADDRESSES, ITEMS, OTHER_NUMBERS, SEPARATED, texts
 from test_rough_input import APART, LONG, moved
 from test_text import WITH_WORDS, WITHOUT_WORDS
@@ -26,20 +27,23 @@ from nmt.config.validation import validate
 from nmt.convert import html_page
 from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table
 from nmt.corpus.normalization import normalize
-from nmt.corpus.words import WordPair, join_texts, split_position
-from nmt.data.text_filter import has_words, protect
-from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
+from nmt.corpus.words import WordPair, join_texts
+from nmt.data.text_filter import Encoded, has_words, protect
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece
+from nmt.decode.beam_search import search
 from nmt.decode.constraints import (
     LoopAndPlaceholderConstraint,
     longest_allowed_runs,
     source_repeats,
 )
+from nmt.decode.long_lines import split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.models.build import build
 
 WEB = Path(html_page.__file__).with_name("web")
+TAGS = ["<bt>", "<2de>", "<2fr>"]
 LINES = [
     "  zwei   Räume \u2581 ein Zeichen\u2581 ",
     "Ünïcode: \U0001f600 日本語 é\u0301 \x00 \t x",
@@ -78,7 +82,7 @@ def run_web(cases: list[str], data: object = None, files=WORKER) -> list:
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory) -> list[Tokenizer]:
-    """Unigram and BPE, with and without bytes for what is unknown, with placeholders and a tag."""
+    """Unigram and BPE, with and without bytes for what is unknown, with placeholders and tags."""
     folder = tmp_path_factory.mktemp("text")
     write_pairs(folder, "train", pairs(300))
     base = validate(composed("transformer")).tokenizer
@@ -91,7 +95,7 @@ def tokenizers(tmp_path_factory) -> list[Tokenizer]:
     ):
         config = replace(base, algorithm=algorithm, byte_fallback=byte_fallback, protect=True)
         config.vocabulary_size = 380 if byte_fallback else 130
-        model = train_sentencepiece(config, [folder / "train.de", folder / "train.en"], ["<bt>"])
+        model = train_sentencepiece(config, [folder / "train.de", folder / "train.en"], TAGS)
         found.append(Tokenizer(model, False))
     return found
 
@@ -102,6 +106,7 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
         *(line for pair in pairs(40) for line in pair),
         "<bt> Der Hund <bt>x",
         "ha ha ha ha",
+        "eindermannschläft" * 6000,  # in seconds, not minutes
     ]
     texts = [normalize(line, False) for line in lines]
     ids = [[tokenizer.encode(text) for text in texts] for tokenizer in tokenizers]
@@ -245,6 +250,54 @@ def test_long_lines_are_split_and_joined_as_in_python():
     assert most == longest_allowed_runs(torch.tensor([1, 2, 3])).tolist()
 
 
+def test_the_tags_of_a_line_are_those_of_python(tokenizers):
+    """Each part of a long line begins with them, and a line without a language is refused."""
+    long = " Der Hund schläft. Ein Mann lief schnell weg." * 3
+    lines = [
+        long,
+        f"<2fr>{long}",
+        f"<bt> <2de>{long}",
+        "<2fr> " * 30 + "Hund",
+        "<bt> Hund",
+        " <2fr> Hund",
+        "<2fr>Hund",
+        "<2de>",
+        " ",
+    ]
+    wanted: list[list] = []
+    refused = []
+    for line in lines:
+        for tokenizer in tokenizers:
+            translator = SimpleNamespace(max_pieces=12, tokenizers=Tokenizers(tokenizer, tokenizer))
+            wanted.append(Translator.split_long(translator, Encoded(tokenizer.encode(line)), 1))
+        try:
+            Tokenizers(tokenizer, tokenizer).check_languages([line], 1)
+            refused.append(False)
+        except UserError:
+            refused.append(True)
+    export = SimpleNamespace(translator=translator, config=None)
+    tables = HtmlExport.data(export, {"joint": True, "protects": False})["tables"]
+    data = {
+        "tables": tables,
+        "pieces": [tokenizer.all_pieces for tokenizer in tokenizers],
+        "ids": [[tokenizer.encode(line) for tokenizer in tokenizers] for line in lines],
+        "lines": lines,
+    }
+    found, errors = run_web(
+        [
+            "data.ids.flatMap((sides) => sides.map((ids, side) => "
+            "splitLong(ids, data.pieces[side], new Set(data.tables.tags), 12)))",
+            "Promise.all(data.lines.map((line) => "
+            "new Translator({ joint: true, max_pieces: 1000 }, data.tables, null, null)"
+            ".translate(line, 1).then(() => null, (error) => error.constructor.name)))",
+        ],
+        data,
+    )
+    assert found == wanted
+    assert [error == "LineError" for error in errors] == refused
+    assert sum(refused) == 4
+
+
 PIECES = st.integers(6, 9)
 TARGETS = st.lists(PIECES, max_size=5).flatmap(
     lambda span: st.lists(PIECES, max_size=3).map(lambda rest: (span * 4)[:14] + rest)
@@ -286,6 +339,47 @@ def test_what_may_be_written_next_is_that_of_python(avoid_loops):
     )
     for ours, theirs in zip(found, wanted, strict=True):
         assert ours == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (3, 0.0), (3, 1.4)])
+def test_the_search_is_that_of_python(beam, alpha, early_stopping):
+    """Of models that are tables, as those of test_beam_search.py."""
+    steps = 8
+    tables = torch.cat([random_table(1, steps, seed) for seed in range(30)])
+    wanted = search(
+        Table(tables),
+        sources(len(tables)),
+        None,
+        beam,
+        alpha,
+        torch.full((len(tables),), steps),
+        early_stopping=early_stopping,
+    )
+    settings = {"beam": beam, "alpha": alpha, "limit": steps, "earlyStopping": early_stopping}
+    data = {
+        "tables": tables.tolist(),
+        "settings": settings | {"pad": PAD, "bos": BOS, "eos": EOS},
+    }
+    (found,) = run_web(
+        [
+            """Promise.all(data.tables.map((table) => {
+                const model = {
+                    encode: async () => ({ state: 0 }),
+                    decode: async (tokens, _, step) => ({
+                        logits: tokens.flatMap((token) => table[step][token]),
+                        state: step + 1,
+                    }),
+                    reorder: (state) => state,
+                };
+                return search(model, [], data.settings, null, () => false);
+            }))"""
+        ],
+        data,
+    )
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert [each["ids"] for each in ours] == [each.ids for each in theirs]
+        assert [each["score"] for each in ours] == pytest.approx([each.score for each in theirs])
 
 
 def test_a_newer_request_ends_the_one_before():

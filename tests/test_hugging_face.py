@@ -14,15 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensors import queries
 
+import nmt
+from nmt.commands.pretrained import write_run
 from nmt.config.compose import compose_all
 from nmt.convert.hugging_face import (
     HuggingFaceExport,
     model_weights,
+    normalizers,
     parameter_count,
     tokenizer_json,
 )
 from nmt.convert.pretrained.folder import read_pretrained
 from nmt.convert.pretrained.vocabulary import by_tokenizer_json, numbered, our_tokenizer
+from nmt.corpus.normalization import normalize
 from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
@@ -170,6 +174,16 @@ def test_every_field_of_the_configuration_is_that_of_the_model(
         torch.testing.assert_close(torch.cat([*tensor.parts()]), state[name], rtol=1e-6, atol=0)
 
 
+def test_the_longest_source_is_that_of_the_run_that_was_exported(vocabularies, tmp_path):
+    """Learned positions reach no further."""
+    plain, config = translator(vocabularies, positions="learned", max_positions=540)
+    plain = replace(plain, max_pieces=100)
+    export(plain, config, tmp_path / "export")
+    write_run(str(tmp_path / "export"), tmp_path / "runs/run", "de", "en")
+    again = nmt.load("run", run_folder=tmp_path / "runs")
+    assert (again.config.model.max_positions, again.translator.max_pieces) == (540, 100)
+
+
 def test_the_card_tells_what_the_run_is(vocabularies):
     """A first word for the language only where there are several."""
     plain, config = translator(vocabularies)
@@ -242,7 +256,7 @@ def both(request, tmp_path_factory):
     return tokenizer, tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
 
 
-WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split()
+WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß ΟΔΟΣ. Σ".split()
 WORDS = st.sampled_from([*WORDS, "  ", *WHOLE, *(f"x{piece}." for piece in WHOLE)])
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30
@@ -260,6 +274,18 @@ def test_pieces_and_text_are_the_same(both, text):
     ids = ours.encode(text)
     assert theirs.encode(text).ids == [*ids, EOS]
     assert theirs.decode(ids) == ours.decode(ids)
+
+
+@pytest.mark.parametrize("text", ["ΟΔΟΣ", "ΣΑΣ'Σ.", "Ο ΛΌΓΟΣ, Σ", "Α.Σ.", "Α\u0301Σ-ΑΣ1", "ΑΣ日"])
+def test_small_letters_are_those_of_python(text):
+    """Also of Σ, which has two."""
+    import tokenizers
+
+    steps = {"type": "Sequence", "normalizers": normalizers(lowercase=True)}
+    content = {"version": "1.0", "added_tokens": [], "normalizer": steps}
+    content["model"] = {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(content)).normalizer
+    assert theirs.normalize_str(text) == normalize(text, lowercase=True)
 
 
 def test_a_tokenizer_is_read_back_from_its_json(both, request):

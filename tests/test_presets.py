@@ -119,6 +119,8 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
     assert composed("model=auto") == (64, 1e-3, 8000, "phrasebook-auto")
     assert composed("tokenizer=auto") == (128, 3e-3, 700, "phrasebook-transformer")
     assert composed("model=auto", "tokenizer=auto", "optim.lr=1", "name=x") == (64, 1.0, 700, "x")
+    assert composed("model='auto'", "data='multi30k'")[-1] == "multi30k-auto"
+    assert composed("experiment=speedrun", "model=auto")[-1] == "speedrun"
     configs = compose_all(["model=auto,seq2seq", "tokenizer=auto"], multirun=True, suggest=fixed)
     assert [(each.name, each.model.kind) for each in configs] == [
         ("phrasebook-auto", "transformer"),
@@ -134,6 +136,22 @@ def test_text_of_ones_own_has_the_recipe_unless_a_model_is_chosen():
     for word in ("model=bahdanau", "tokenizer=bpe", "+experiment=luong2015", "from=x"):
         assert interface.with_auto(["data=files", word]) == ["data=files", word]
     assert interface.with_auto(["data=multi30k"]) == ["data=multi30k"]
+
+
+@pytest.mark.parametrize(
+    ("words", "heads"),
+    [
+        (["model.hidden_size=100"], 2),
+        (["model.hidden_size=100", "model.num_heads=5"], 5),
+        (["model.hidden_size=256"], 4),
+    ],
+)
+def test_a_width_that_is_given_has_heads_that_fit(words, heads):
+    def of_a_few_pairs(config, given) -> list[Suggestion]:
+        return suggest(5_000, 30, False, config.model.hidden_size)
+
+    (config,) = compose_all(["model=auto", *words], suggest=of_a_few_pairs)
+    assert config.model.num_heads == heads
 
 
 def test_half_an_hour_is_given_where_no_limit_is():

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -189,6 +190,35 @@ def test_argos_takes_the_table_of_characters_along(runs, tmp_path):
     assert processor.encode("½ ﬁndet Äpfel") == source.encode("½ ﬁndet Äpfel")
     assert about["license"] == "cc-by-4.0"
     assert export(runs("m2m100"), "parent", "argos", tmp_path / "other") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("multilingual", "eng+fra"), ("multilingual", "eng"), ("m2m100", "en+fr"), ("separate", "en")],
+)
+def test_ctranslate2_is_told_the_language_by_the_tag_of_a_line(name, target, folders, tmp_path):
+    """The program of the README gives the engine what we do."""
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `make test` brings it")
+    run = import_run(folders / name, tmp_path, "run", ["--source", "de", "--target", target])
+    tokenizers = run.translator.tokenizers
+    assert export(tmp_path, "run", "ctranslate2", tmp_path / "export") == 0
+    given = []
+
+    def translate_batch(batch, target_prefix, **_):
+        sides = zip(tokenizers, (*batch, *target_prefix), strict=True)
+        given.extend(side.processor.piece_to_id(pieces) for side, pieces in sides)
+        return [SimpleNamespace(hypotheses=[["</s>"]])]
+
+    translate = program(tmp_path / "export", "Ein Hund")
+    translate.__globals__["engine"] = SimpleNamespace(translate_batch=translate_batch)
+    tags = ["", *tokenizers.source.prefixes, *(f"{tag} " for tag in tokenizers.source.prefixes)]
+    assert ("+" in target) == any(tag.startswith("<") for tag in tags)
+    lines = [f"{tag}Ein Hund" for tag in tags]
+    encoded = tokenizers.encode_sources(tokenizers.protect_sources(lines))
+    for line, ids in zip(lines, encoded, strict=True):
+        given.clear()
+        translate(line)
+        assert given == [ids, list(ids.begin)], line
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ from nmt.commands.pretrained import has_languages, write_run
 from nmt.convert.pretrained.folder import read_pieces, read_pretrained
 from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES, M2M100
 from nmt.convert.pretrained.vocabulary import Vocabulary, add_tokens
+from nmt.data.subword_sampling import added_piece
 from nmt.errors import UserError
 from nmt.training import checkpoint
 
@@ -250,6 +251,15 @@ def bomb(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def added_twice(folder: Path) -> None:
+    """An added word that is a piece of the vocabulary, with the id of another piece."""
+    vocabulary = json.loads((folder / "vocab.json").read_text("utf-8"))
+    first, second = [piece for piece in vocabulary if re.fullmatch(r"▁\w{3,}", piece)][:2]
+    listed = {first.removeprefix("▁"): vocabulary.pop(second)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), "utf-8")
+    (folder / "added_tokens.json").write_text(json.dumps(listed), "utf-8")
+
+
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 300000000\n"
 INT8 = torch.zeros(24, 16, dtype=torch.int8)
 FLOAT8 = torch.zeros(24, 16, dtype=torch.float8_e4m3fn)
@@ -297,6 +307,13 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "plain embeddings": (configure(scale_embedding=False), "scale_embedding"),
     "two sizes": (configure(decoder_ffn_dim=48), "differ in ffn_dim"),
     "no size": (configure(d_model=-1), "d_model is -1"),
+    "no number": (configure(dropout=None), "dropout is None"),
+    "a word for a number": (configure(attention_dropout="x"), "attention_dropout is x"),
+    "no pieces of text": (
+        write_bytes("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 2}'),
+        "no pieces of text",
+    ),
+    "an added word twice": (added_twice, "its added token .* another piece"),
 }
 
 
@@ -365,37 +382,40 @@ def test_generation_config_wins(copy, tmp_path):
 
 @pytest.mark.parametrize("old", [False, True])
 def test_added_tokens_are_one_piece(old, copy, tmp_path):
-    """As in transformers, wherever they stand; `old`: listed in added_tokens.json."""
+    """As in transformers, wherever they stand; `old`: listed in added_tokens.json.
+
+    One has a space inside, and the table of characters makes "No" of №.
+    """
+    words = ["<ph1>", "«x»", "New York", "№"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = transformers.AutoTokenizer.from_pretrained(copy)
-        theirs.add_tokens(["<ph1>", "«x»"])
+        theirs.add_tokens(words)
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(copy)
         model.resize_token_embeddings(len(theirs))
         model.save_pretrained(copy)
         theirs.save_pretrained(copy)
     if old:
         listed = {
-            token: number
-            for token, number in theirs.get_added_vocab().items()
-            if token in ("<ph1>", "«x»")
+            token: number for token, number in theirs.get_added_vocab().items() if token in words
         }
         change_json(copy / "added_tokens.json", **listed)
         change_json(copy / "tokenizer_config.json", added_tokens_decoder={})
     write_run(str(copy), tmp_path / "runs/run", "de", "en")
     tokenizers = nmt.load("run", run_folder=tmp_path / "runs").translator.tokenizers
+    names = {added_piece(word): word for word in words}
     ids = [
-        theirs.convert_tokens_to_ids(
-            piece.removeprefix("▁") if "<ph" in piece or "«" in piece else piece
-        )
+        theirs.convert_tokens_to_ids(names.get(piece, piece))
         for piece in tokenizers.source.all_pieces
     ]
-    added = [theirs.convert_tokens_to_ids(token) for token in ("<ph1>", "«x»")]
+    added = [theirs.convert_tokens_to_ids(token) for token in words]
     for line in (
         "Der Hund <ph1> sieht",
         "<ph1>",
         "Hund(<ph1>)«x»<ph1> Haus .",
         "Der <ph2> «x» Hund",
+        "Der New York Hund, New York",
+        "Hund № <ph1>№New York № No",
     ):
         assert [ids[piece] for piece in tokenizers.source.encode(line)] == theirs(line).input_ids[
             :-1

@@ -17,6 +17,7 @@ from nmt.convert.pretrained.files import HUB, read_optional
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
 from nmt.convert.pretrained.hub import cached_models, fetch
 from nmt.convert.pretrained.new_language import NewLanguage
+from nmt.convert.pretrained.vocabulary import MAX_SIZE, OWN_TOKENIZER
 from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.corpus.languages import same_language
 from nmt.errors import UserError
@@ -175,6 +176,16 @@ def fine_tuning_options(pretrained: Pretrained, has_new_language: bool) -> list[
     return options
 
 
+def length_options(pretrained: Pretrained) -> list[str]:
+    """The longest source of a run that nmt exported; its positions may reach no further."""
+    about = read_optional(pretrained.folder / "tokenizer_config.json")
+    longest = about.get("model_max_length")  # </s> counted
+    is_ours = about.get("tokenizer_class") == OWN_TOKENIZER
+    if not is_ours or not isinstance(longest, int) or not 1 < longest <= MAX_SIZE:
+        return []
+    return [f"tokenizer.max_pieces={longest - 1}"]
+
+
 def configuration(pretrained: Pretrained, name: str, fine_tuning: list[str]) -> Config:
     """The configuration of an imported run, which is trained further with these options."""
     tokenizers = pretrained.tokenizers
@@ -197,6 +208,7 @@ def configuration(pretrained: Pretrained, name: str, fine_tuning: list[str]) -> 
             f"tokenizer.vocabulary_size={tokenizers.source.size}",
             f"tokenizer.lowercase={str(tokenizers.source.lowercase).lower()}",
             *options,
+            *length_options(pretrained),
         ],
     )
     return config

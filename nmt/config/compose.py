@@ -254,7 +254,8 @@ def compose(words: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) 
     By default the name is that of the experiment, or DATA-MODEL, or RUN-tuned with from=RUN.
     """
     given = []
-    for override in parse(words):
+    overrides = parse(words)
+    for override in overrides:
         if override.value() is not None:
             given.append(override.get_key_element())
         group = override.key_or_group
@@ -262,8 +263,7 @@ def compose(words: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) 
             given += keys_of(group, str(override.value()))
     starts_from_run = FROM in given
 
-    # model=auto, tokenizer=auto
-    groups = [group for group in presets.BASE if f"{group}={presets.AUTO}" in words]
+    groups = [override.key_or_group for override in overrides if is_auto(override)]
     if groups and starts_from_run:
         raise UserError(
             f"from=RUN keeps the {groups[0]} of the run; {groups[0]}=auto has nothing to choose."
@@ -304,20 +304,23 @@ def replace_home(composed: DictConfig) -> None:
             composed[key] = os.path.expanduser(composed[key])
 
 
+def is_auto(override: Override) -> bool:
+    """Whether a word is model=auto or tokenizer=auto."""
+    return override.key_or_group in presets.BASE and override.value() == presets.AUTO
+
+
 def fill_in(
     words: list[str], groups: Sequence[str], given: Sequence[str], suggest: Suggest
 ) -> list[str]:
     """The words with what `auto` stands for in these groups; values that are given stay."""
     filled = [f"{group}={presets.BASE[group]}" for group in groups]
-    if "name" not in given and "model" in groups:
-        data = "phrasebook"
-        for word in words:
-            if word.startswith("data="):
-                data = word.removeprefix("data=")
-                break
-        filled.append(f"name={data}-{presets.AUTO}")
-    autos = [f"{group}={presets.AUTO}" for group in groups]
-    filled += [word for word in words if word not in autos]
+    values = {override.key_or_group: override.value() for override in parse(words)}
+    if "model" in groups and not {"name", f"+{EXPERIMENT}"} & set(given):
+        filled.append(f"name={values.get('data', 'phrasebook')}-{presets.AUTO}")
+    width = values.get("model.hidden_size")
+    if "model" in groups and isinstance(width, int):  # which those of BASE may not divide
+        filled.append(f"model.num_heads={presets.heads(width)}")
+    filled += [word for word in words if not is_auto(parse([word])[0])]
 
     has_limit = any(f"train.{name}" in given for name in LIMITS)
     for suggestion in suggest(compose(filled, "", suggest, no_run), given):

@@ -11,6 +11,7 @@ placeholder, may take up a part of the beam; it is left out of the n-best list. 
 place of what our search would have found best, the translation is another one: 1 line of 600.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
@@ -198,14 +199,16 @@ def array(tensor: Tensor) -> np.ndarray:
 class CTranslate2Translator(Translator):
     """A translator whose hypotheses come from an exported folder; `open` makes one.
 
-    A sentence is searched again by PyTorch if its best hypothesis does not end within its limit,
-    which CTranslate2 returns unfinished, where our search forces </s> and counts it; if it breaks
-    the constraints of our search, by a loop or a lost or doubled placeholder; and if it has <pad>
-    or <s> in it. CTranslate2 could suppress those two, but does so before the softmax, and other
-    scores lead the search elsewhere.
+    A sentence is searched by PyTorch alone if it may become longer than the exported table of
+    positions, as one that begins with a given text may. It is searched again if its best hypothesis
+    does not end within its limit, which CTranslate2 returns unfinished, where our search forces
+    </s> and counts it; if it breaks the constraints of our search, by a loop or a lost or doubled
+    placeholder; and if it has <pad> or <s> in it. CTranslate2 could suppress those two, but does so
+    before the softmax, and other scores lead the search elsewhere.
     """
 
     engine: Any = None  # ctranslate2.Translator
+    positions: int = 0  # the longest sentence that the engine can hold, </s> counted
     threads: int = 1  # that search a batch each
     lock: RLock = field(
         default_factory=RLock
@@ -221,6 +224,7 @@ class CTranslate2Translator(Translator):
         cuda = base.device.type == "cuda"
         threads = 1 if cuda else torch.get_num_threads()
         try:
+            about = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
             engine = import_ctranslate2().Translator(
                 str(folder),
                 device="cuda" if cuda else "cpu",
@@ -228,13 +232,13 @@ class CTranslate2Translator(Translator):
                 inter_threads=threads + 1,  # one for a translator beside this one
                 intra_threads=1,
             )
-        except (RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}."
             ) from None
         same = {each.name: getattr(base, each.name) for each in fields(Translator)}
         same |= {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}
-        return cls(**same, engine=engine, threads=threads)
+        return cls(**same, engine=engine, positions=about["positions"], threads=threads)
 
     def beside_others(self) -> "CTranslate2Translator":
         map_batches = partial(map_in_threads, 1)
@@ -259,12 +263,12 @@ class CTranslate2Translator(Translator):
         limits = list(map(self.limit, queries))
         found: dict[int, list[Hypothesis] | None] = {}
         # 1 is </s> alone, for which CTranslate2 has no option
-        rows = [row for row, limit in enumerate(limits) if limit > 1]
+        rows = [row for row, limit in enumerate(limits) if 1 < limit <= self.positions]
         if rows:
             # One limit for the batch, the longest. A hypothesis above its own is not complete, so
             # that what remains was found as with its own.
             sources = [queries[row].source for row in rows]
-            results = self.run_engine(sources, max(limits))
+            results = self.run_engine(sources, max(limits[row] for row in rows))
             for row, source, result in zip(rows, sources, results, strict=True):
                 found[row] = self.complete_hypotheses(result, source, limits[row])
         missing = [row for row in range(len(queries)) if found.get(row) is None]

@@ -23,7 +23,7 @@ from nmt.convert.formats import hold_every_model
 from nmt.corpus import multi30k, normalization, tags
 from nmt.corpus.corpus_folder import read_report
 from nmt.data import text_filter
-from nmt.data.text_filter import Encoded
+from nmt.data.text_filter import PLACEHOLDERS, Encoded
 from nmt.data.tokenizer import Tokenizer
 from nmt.decode.translator import Query, Translator
 from nmt.errors import UserError, is_printable
@@ -36,11 +36,27 @@ LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
 FILTER = {  # parts of the examples, for a model with placeholders
     "links": ", `linkify-it-py`",
-    "protection": "\nfrom text_filter import protect, restore",
-    "protected": "    protected = protect(line)  # numbers, URLs … are copied\n"
-    "    if protected.is_copied:\n        return line\n    line = protected.text\n",
+    "protection": "\nfrom tags import sentence_start"
+    "\nfrom text_filter import has_words, protect, restore\n\nTAGS = {tags}",
+    "protected": "    protected = {call}  # numbers, URLs … are copied\n"
+    "    start = sentence_start(line, TAGS)\n"
+    "    if not has_words(protected.text[start:]):\n        return line[start:]\n"
+    "    line = protected.text\n",
     "restored": "restore(text, protected)",
 }
+# Parts of an example, for a model that begins sentences with a language, as Tokenizer.split_prefix
+PREFIX = {
+    "imports": "import json\nimport re\nfrom pathlib import Path\n\n",
+    "prefixes": "# What source and target begin with, by the tag before a line{such_as}\n"
+    'prefixes = json.loads(Path("tokenizer.json").read_text(encoding="utf-8"))["prefixes"]\n',
+    "prefix": '    tag = re.match(r">>[\\w-]+<<|\\S*", line)[0]\n'
+    "    sides = zip((source, target), prefixes)\n"
+    '    begin, forced = (side.id_to_piece(ids.get(tag, ids.get("", []))) for side, ids in sides)\n'
+    "    line = line[len(tag) :].lstrip() if tag in prefixes[0] else line\n",
+    "begin": "begin + ",
+    "target_prefix": "\n        target_prefix=[forced],",
+}
+NO_PREFIX = dict.fromkeys(PREFIX, "")
 NO_FILTER = dict.fromkeys(FILTER, "") | {"restored": "text"}
 
 
@@ -213,7 +229,6 @@ class Export:
         licence = "No licence is named for the model."
         if self.licence:
             licence = f"Licence of the model: {self.licence}."
-        begin, forced = map(first_prefix, tokenizers)
         normalization = ""
         text = "line"
         if not tokenizers.source.normalizes:
@@ -229,8 +244,6 @@ class Export:
             "quantization": self.quantization,
             "normalization": normalization,
             "text": text,
-            "begin": f"{json.dumps(begin)} + " if begin else "",
-            "target_prefix": f"\n        target_prefix=[{json.dumps(forced)}]," if forced else "",
             "beam": decode.beam,
             "alpha": decode.length_penalty,
             "ratio": decode.max_length_ratio,
@@ -238,8 +251,18 @@ class Export:
             "data": data.kind if data.kind != "files" else "the text of its owner",
             "licence": f"{licence} Licence of the training text: {known}.",
         }
-        filtering = FILTER if tokenizers.protects else NO_FILTER
-        return read_resource(f"templates/{template}.md").format_map(common | filtering | parts)
+        filtering = NO_FILTER
+        if tokenizers.protects:
+            tags = tag_list(tokenizers.source)
+            call = protect_call(tokenizers.source, "TAGS")
+            filtering = {name: part.format(tags=tags, call=call) for name, part in FILTER.items()}
+        prefix = NO_PREFIX
+        if any(side.prefixes for side in tokenizers):
+            example = next(filter(None, tokenizers.source.prefixes), "")
+            such_as = f", such as {example}" if example else ""
+            prefix = PREFIX | {"prefixes": PREFIX["prefixes"].format(such_as=such_as)}
+        parts = common | filtering | prefix | parts
+        return read_resource(f"templates/{template}.md").format_map(parts)
 
     def write_files(self, folder: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
         """Write texts and JSON, and the code for the text that runs without nmt.
@@ -262,6 +285,18 @@ class Export:
 def first_prefix(tokenizer: Tokenizer) -> list[str]:
     """The pieces that a sentence begins with by the first of the tokenizer's tags."""
     return tokenizer.pieces(next(iter(tokenizer.prefixes.values()), []))
+
+
+def tag_list(tokenizer: Tokenizer) -> str:
+    """The tokenizer's tags in Python."""
+    return json.dumps(sorted(tokenizer.tags))
+
+
+def protect_call(tokenizer: Tokenizer, tags: str) -> str:
+    """The call of `protect` in Python, with the tags and the placeholders of a tokenizer."""
+    if tokenizer.placeholders == PLACEHOLDERS:
+        return f"protect(line, {tags})"
+    return f"protect(line, {tags}, {ascii(tokenizer.placeholders)})"
 
 
 def score_lines(scores: Mapping[str, Any]) -> str:

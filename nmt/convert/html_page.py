@@ -26,7 +26,7 @@ from nmt.convert.onnx_folder import OnnxExport, export_graphs, write_graph
 from nmt.corpus.files import report_write_errors, write_atomic
 from nmt.corpus.languages import find_language
 from nmt.corpus.normalization import INVISIBLE, SPACES
-from nmt.corpus.tags import TAG
+from nmt.corpus.tags import LEADING, TAG
 from nmt.data.text_filter import (
     CALL,
     CODE,
@@ -198,6 +198,9 @@ class HtmlExport(Export):
             "placeholders": source.placeholders,
         }
         tables["normalization"] = [SPACES.pattern, INVISIBLE.pattern]
+        tables["tags"] = sorted(source.tags)
+        tables["required_tags"] = self.translator.tokenizers.required_tags
+        tables["leading_tag"] = javascript_pattern(LEADING.pattern)
         if not about["joint"]:
             tables["target"] = tokenizer_table(target)
         rules = None

@@ -29,11 +29,14 @@ from nmt.convert.export import (
     carried_licence,
     first_prefix,
     position_table,
+    protect_call,
     score_lines,
+    tag_list,
 )
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import BIAS, POSITIONS, SHARED, TABLES, their_weights
+from nmt.convert.pretrained.vocabulary import OWN_TOKENIZER
 from nmt.corpus.normalization import INVISIBLE, SPACES
 from nmt.corpus.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -47,6 +50,11 @@ ARCHITECTURES = {
     "post": ("marian", "MarianMTModel"),
 }
 SPACE = "▁"
+# Unicode's rule for a Σ that becomes ς: behind a letter and before none, but for marks, of which up
+# to two may stand before it. Lowercase of transformers does not know it.
+CASED = r"[\p{Lu}\p{Ll}\p{Lt}]"
+MARK = r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:·’‧․]"
+FINAL_SIGMA = rf"(?<={CASED}|{CASED}{MARK}|{CASED}{MARK}{MARK})Σ(?!{MARK}*{CASED})"
 NEVER = -1e9  # the score of pieces that are no text: <pad>, <s>, </s>
 SPECIAL = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
 SPECIAL_IDS = {
@@ -66,7 +74,7 @@ PROTECTION = """
 In training, numbers, URLs, e-mails and the like were replaced by placeholders, and lines in
 capitals were encoded as small letters. Do the same with `text_filter.py` (it needs
 `linkify-it-py`), or they are translated as any other text:
-`protected = protect(line)`, translate `protected.text`, then `restore(text, protected)`.
+`protected = {call}`, translate `protected.text`, then `restore(text, protected)`.
 """
 
 
@@ -198,7 +206,7 @@ class HuggingFaceExport(Export):
             "tokenizer.json": tokenizer_json(tokenizer),
             "tokenizer_config.json": special
             | {
-                "tokenizer_class": "PreTrainedTokenizerFast",
+                "tokenizer_class": OWN_TOKENIZER,
                 "model_max_length": self.translator.max_pieces + 1,  # </s> counted
                 "clean_up_tokenization_spaces": False,
                 "model_input_names": ["input_ids", "attention_mask"],
@@ -215,6 +223,11 @@ class HuggingFaceExport(Export):
         licence_field = f"license: {self.licence}\n" if self.licence else ""
         of_family = {"language": "", "first_piece": "", "tag": "", "search": SEARCH}
         tags = ""
+        protection = ""
+        tokenizers = self.translator.tokenizers
+        if tokenizers.protects:
+            call = protect_call(tokenizers.source, tag_list(tokenizers.source))
+            protection = PROTECTION.format(call=call)
         longest = self.positions
         if not self.imported:
             if len(targets) > 1:
@@ -229,7 +242,7 @@ class HuggingFaceExport(Export):
         )
         made = (
             f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, "
-            f"{model.num_heads} heads, {self.translator.tokenizers.source.size:,} pieces; seed "
+            f"{model.num_heads} heads, {tokenizers.source.size:,} pieces; seed "
             f"{self.config.seed}, {run.get('origin', 'not trained')}; {versions or 'no versions'}; "
             f"hash of the corpus {run.get('corpus_hash') or 'unknown'}."
         )
@@ -246,7 +259,7 @@ class HuggingFaceExport(Export):
             tags=tags,
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores=score_lines(provenance["scores"]) or "None was computed.",
-            protection=PROTECTION if self.translator.tokenizers.protects else "",
+            protection=protection,
             **of_family,
         )
 
@@ -399,7 +412,7 @@ def normalizers(lowercase: bool) -> list[dict[str, Any]]:
 
     steps = [replace(SPACES.pattern, " "), replace(INVISIBLE.pattern, ""), {"type": "NFC"}]
     if lowercase:
-        steps.append({"type": "Lowercase"})
+        steps += [replace(FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
     return [*steps, replace(" {2,}", " "), replace("^ | $", "")]
 
 

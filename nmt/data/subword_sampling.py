@@ -10,6 +10,7 @@ and at each step every possible merge is left out with probability α.
 """
 
 import math
+import re
 from bisect import bisect
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,6 +23,16 @@ SPACE = "▁"
 CACHED_WORDS = 50_000  # whose lattices are kept in memory
 CACHED_LENGTH = 24  # characters; lattices of longer words are not kept
 UNKNOWN_PENALTY = 10.0  # an unknown character scores less than the worst piece, as in SentencePiece
+
+
+def added_piece(word: str) -> str:
+    """The name of the piece of an added word, which has its spaces and begins with one."""
+    return SPACE + SPACE.join(word.split())
+
+
+def added_pattern(words: Collection[str]) -> re.Pattern[str]:
+    """A pattern of added words, the longest first."""
+    return re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)))
 
 
 class LastPieces(NamedTuple):
@@ -45,6 +56,7 @@ class Sampler:
     dropout: bool
 
     def __post_init__(self) -> None:
+        self.added_pattern = added_pattern(self.added)
         self.longest = max(map(len, self.ids), default=1)
         self.worst = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
         self.cached_lattice = lru_cache(CACHED_WORDS)(self.lattice)
@@ -61,15 +73,27 @@ class Sampler:
         """The pieces of a sentence; unknown characters in a row are one, as in SentencePiece."""
         sample_word = self.sample_merges if self.dropout else self.sample_segmentation
         ids: list[int] = []
-        for word in text.replace(SPACE, " ").split(" "):
+        for word in self.words(text):
             if word in self.whole:
                 ids += [*self.piece_ids(SPACE), self.ids[word]]
             elif word in self.added:
-                ids.append(self.ids[SPACE + word])
+                ids.append(self.ids[added_piece(word)])
             elif word:
                 ids += sample_word(SPACE + word, alpha, generator)
         unknown = self.unknown
         return [piece for before, piece in pairwise([-1, *ids]) if not before == piece == unknown]
+
+    def words(self, text: str) -> list[str]:
+        """What stands between spaces, and added words, which may have spaces inside."""
+        if not self.added:
+            return text.replace(SPACE, " ").split(" ")
+        words = []
+        end = 0
+        for match in self.added_pattern.finditer(text):
+            words += text[end : match.start()].replace(SPACE, " ").split(" ")
+            words.append(match[0])
+            end = match.end()
+        return words + text[end:].replace(SPACE, " ").split(" ")
 
     def sample_segmentation(self, word: str, alpha: float, generator: Random) -> list[int]:
         """Unigram sampling: from the end of the word, piece by piece, to its beginning."""

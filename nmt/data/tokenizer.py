@@ -26,7 +26,7 @@ from nmt.corpus.tags import (
     language_tag,
     leading_tags,
 )
-from nmt.data.subword_sampling import SPACE, Sampler
+from nmt.data.subword_sampling import SPACE, Sampler, added_pattern, added_piece
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
@@ -54,8 +54,7 @@ class Tokenizer:
         self.lowercase = lowercase
         self.prefixes = dict(prefixes or {})
         self.added = list(added)
-        longest_first = sorted(map(re.escape, self.added), key=len, reverse=True)
-        self.added_pattern = re.compile("|".join(longest_first)) if self.added else None
+        self.added_pattern = added_pattern(self.added)
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
         self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
@@ -123,7 +122,24 @@ class Tokenizer:
         """
         if not self.normalizes:
             text = normalize(text, self.lowercase)
-        return self.added_pattern.sub(r" \g<0> ", text) if self.added_pattern else text
+        if not self.added:
+            return text
+        text = self.added_pattern.sub(lambda match: self.added_text[match[0]], text)
+        return re.sub(" +▁", "▁", text)
+
+    @cached_property
+    def added_text(self) -> dict[str, str]:
+        """Added words as they are encoded.
+
+        Where the table of characters would rewrite one, such as №, its piece stands for itself: the
+        table leaves that alone. At the beginning of a sentence there is then one ▁ more.
+        """
+        found = {}
+        for word in self.added:
+            piece = added_piece(word)
+            is_kept = self.processor.normalize(word) == piece
+            found[word] = f" {word} " if is_kept else f"{piece} "
+        return found
 
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
@@ -225,17 +241,26 @@ class Tokenizers(NamedTuple):
         """Whether there are placeholders for what must not be translated (tokenizer.protect)."""
         return bool(self.source.placeholder_ids and self.target.placeholder_ids)
 
+    @property
+    def required_tags(self) -> list[str]:
+        """The tags of several target languages, one of which each source begins with."""
+        tags = sorted(filter(KNOWN.fullmatch, self.source.tags - {BACK_TRANSLATED}))
+        languages = [tag for tag in tags if not OPUS_TAG.fullmatch(tag)] or tags
+        if len(languages) < 2 or "" in self.source.prefixes:
+            return []
+        return tags
+
     def check_languages(self, texts: Sequence[str], start: int) -> None:
         """Raise UserError for a source without the tag of one of several target languages.
 
         `start` is the number of the first one. A blank line needs no tag.
         """
-        tags = {tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED}
-        languages = sorted(tag for tag in tags if not OPUS_TAG.fullmatch(tag)) or sorted(tags)
-        if len(languages) < 2 or "" in self.source.prefixes:
+        tags = self.required_tags
+        if not tags:
             return
+        languages = [tag for tag in tags if not OPUS_TAG.fullmatch(tag)] or tags
         for line, text in enumerate(texts, start):
-            if text.strip() and tags.isdisjoint(leading_tags(text)):
+            if text.strip() and set(tags).isdisjoint(leading_tags(text)):
                 raise UserError(
                     f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into "
                     "several languages, and each line begins with one of their tags: "

@@ -48,6 +48,14 @@ def integer(config: Mapping[str, Any], name: str, default: Any = None) -> int:
     return value
 
 
+def probability(config: Mapping[str, Any], name: str, default: float) -> float:
+    """A probability of config.json; raises UserError for what is none."""
+    value = config.get(name, default)
+    if type(value) not in (int, float) or not 0 <= value < 1:
+        raise UserError(f"its {name} is {str(value):.40}")
+    return float(value)
+
+
 def model_options(
     config: Mapping[str, Any], family: Family, weights: StoredWeights, joint: bool
 ) -> dict[str, Any]:
@@ -80,8 +88,8 @@ def model_options(
         "feed_forward_size": same["ffn_dim"],
         "norm": family.norm,
         "activation": ACTIVATIONS[activation],
-        "dropout": float(config.get("dropout", 0.1)),
-        "attention_dropout": float(config.get("attention_dropout", 0.0)),
+        "dropout": probability(config, "dropout", 0.1),
+        "attention_dropout": probability(config, "attention_dropout", 0.0),
         "tie_embeddings": ties,
         "output_bias": bool(weights.get(BIAS, torch.zeros(1)).any()),
         "positions": "learned" if learned else family.positions,

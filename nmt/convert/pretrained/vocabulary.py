@@ -11,7 +11,7 @@ import sentencepiece
 
 from nmt.convert.argos import read_model
 from nmt.convert.pretrained.files import read_optional, read_small, unreadable
-from nmt.data.subword_sampling import SPACE, UNKNOWN_PENALTY
+from nmt.data.subword_sampling import UNKNOWN_PENALTY, added_piece
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -21,6 +21,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # types of models in SentencePiece
 UNIGRAM = 1
 BPE = 2
+OWN_TOKENIZER = "PreTrainedTokenizerFast"  # the class that `nmt export --format hf` names
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
 
 
@@ -216,11 +217,18 @@ def our_tokenizer(side: Vocabulary, prefixes: Mapping[str, Sequence[int]]) -> To
     but no text is divided into them, except for single characters that would otherwise be unknown.
     Deviations from transformers: a piece that the vocabulary lacks is not used, where there the
     sentence gets an <unk> for it; unknown characters in a row are looked up one by one; "</s>" in a
-    text is text; before an added word of tokenizer.json there is no ▁ alone.
+    text is text; before an added word of tokenizer.json there is no ▁ alone, but there is one at
+    the beginning of a sentence before an added word that the table of characters would rewrite.
     """
     message = type(side.model)()
     message.CopyFrom(side.model)
     known = {each.piece: each for each in side.model.pieces}
+    names = set(side.pieces.values())
+    for number in sorted(side.added):
+        word = side.pieces[number]
+        if added_piece(word) in names:
+            raise UserError(f"its added token '{word:.40}' has the name of another piece")
+        names.add(added_piece(word))
     rare = min(each.score for each in side.model.pieces) - UNKNOWN_PENALTY
     del message.pieces[:]
     for place, number in enumerate(side.ids):
@@ -231,7 +239,7 @@ def our_tokenizer(side: Vocabulary, prefixes: Mapping[str, Sequence[int]]) -> To
         elif piece in SPECIAL or number not in side.pieces:
             message.pieces.add(piece=f"<{number}>", score=0.0, type=CONTROL)
         elif number in side.added:
-            message.pieces.add(piece=SPACE + piece, score=0.0, type=USER_DEFINED)
+            message.pieces.add(piece=added_piece(piece), score=0.0, type=USER_DEFINED)
         elif piece in known and known[piece].type != UNKNOWN:
             message.pieces.add(piece=piece, score=known[piece].score, type=known[piece].type)
         elif number in side.languages.values():
@@ -239,6 +247,8 @@ def our_tokenizer(side: Vocabulary, prefixes: Mapping[str, Sequence[int]]) -> To
         else:
             kind = NORMAL if len(piece) == 1 else UNUSED
             message.pieces.add(piece=piece, score=rare, type=kind)
+    if {each.type for each in message.pieces} <= {UNKNOWN, CONTROL, BYTE}:
+        raise UserError("its vocabulary has no pieces of text")
     trainer = message.trainer_spec
     trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = range(len(SPECIAL))
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL

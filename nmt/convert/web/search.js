@@ -2,23 +2,27 @@
 // Beam search as nmt/decode/beam_search.py; beam 1 is greedy search. `model` has encode(source) → {memory, state} and
 // decode(tokens, memory, state) → {logits, weights, p_t, state}, with a row for each hypothesis.
 
-// settings: {beam, alpha, limit, pad, bos, eos}; `pause` is awaited after each column, true ends the search.
+// settings: {beam, alpha, limit, earlyStopping, pad, bos, eos}; `pause` is awaited after each column, true ends the search.
 // The result: hypotheses {ids, score, steps}, best first; steps: {weights, p_t, logProbability} of each column, that of </s> included.
 async function search(model, source, settings, constraints, pause) {
-  const { beam, alpha, limit, eos, bos } = settings;
+  const { beam, alpha, limit, earlyStopping, eos, bos } = settings;
   const encoded = await model.encode(source);
-  const finished = [];
+  let finished = [];
   let state = encoded.state;
   let open = [{ token: bos, score: 0, parent: null, constraints }];
   for (let length = 1; open.length; length++) {
     const decoded = await model.decode(open.map((each) => each.token), encoded.memory, state);
     const rows = open.map((each, row) => scoredRow(decoded, row, open.length, each, settings));
     const best = length < limit ? bestCandidates(open, rows, 2 * beam) : forcedEnds(open, rows, eos);
-    for (const candidate of best.slice(0, beam)) {
-      if (candidate.token === eos && finished.length < beam) finished.push(toHypothesis(candidate, length, alpha));
-    }
-    if (finished.length >= beam || length >= limit || (await pause())) break;
+    const ended = best.slice(0, beam).filter((candidate) => candidate.token === eos);
+    finished.push(...ended.map((candidate) => toHypothesis(candidate, length, alpha)));
+    if (!earlyStopping) finished.sort((left, right) => right.score - left.score);
+    finished = finished.slice(0, beam);
     const next = best.filter((candidate) => candidate.token !== eos).slice(0, beam);
+    if (!next.length) break;
+    const worst = finished[beam - 1]?.score ?? -Infinity;
+    const isClosed = earlyStopping ? worst > -Infinity : worst >= next[0].score / length ** alpha;
+    if (isClosed || length >= limit || (await pause())) break;
     state = model.reorder(decoded.state, next.map((candidate) => candidate.row));
     open = next.map((each) => ({ ...each, constraints: each.parent.constraints?.extend(each.token) }));
   }

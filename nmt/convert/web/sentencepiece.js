@@ -73,8 +73,8 @@ class SentencePiece {
       start += width;
     }
     const parts = [];
-    for (let end = text.length; end > 0; end = from[end]) parts.unshift(text.slice(from[end], end));
-    return parts;
+    for (let end = text.length; end > 0; end = from[end]) parts.push(text.slice(from[end], end));
+    return parts.reverse();
   }
 
   // BPE: the pair with the best score is merged, the first of equals, until none is a piece. No piece has ▁ inside.
@@ -93,19 +93,30 @@ class SentencePiece {
     return found;
   }
 
+  // Symbols keep their places; the right one of a merged pair is left empty.
   mergedWord(symbols) {
-    for (;;) {
-      let [place, highest] = [-1, -Infinity];
-      for (let index = 0; index + 1 < symbols.length; index++) {
-        const [left, right] = [symbols[index], symbols[index + 1]];
-        if (left.frozen || right.frozen) continue;
-        const id = this.ids.get(left.text + right.text);
-        if (id !== undefined && this.scores[id] > highest) [place, highest] = [index, this.scores[id]];
-      }
-      if (place < 0) return symbols.map((symbol) => symbol.text);
-      const joined = { text: symbols[place].text + symbols[place + 1].text, frozen: false };
-      symbols.splice(place, 2, joined);
+    const pairs = new PairHeap();
+    const before = symbols.map((_, index) => index - 1);
+    const after = symbols.map((_, index) => index + 1);
+    const propose = (left, right) => {
+      if (left < 0 || right >= symbols.length || symbols[left].frozen || symbols[right].frozen) return;
+      const text = symbols[left].text + symbols[right].text;
+      const id = this.ids.get(text);
+      if (id !== undefined) pairs.push({ left, right, text, score: this.scores[id] });
+    };
+    for (let index = 0; index + 1 < symbols.length; index++) propose(index, index + 1);
+    for (let pair; (pair = pairs.pop()); ) {
+      const { left, right, text } = pair;
+      const isOld = !symbols[right].text || symbols[left].text + symbols[right].text !== text;
+      if (isOld) continue; // one of them was merged with another
+      symbols[left].text = text;
+      symbols[right].text = "";
+      after[left] = after[right];
+      before[after[right]] = left;
+      propose(before[left], left);
+      propose(left, after[left]);
     }
+    return symbols.map((symbol) => symbol.text).filter(Boolean);
   }
 
   decode(ids) {
@@ -129,6 +140,43 @@ class SentencePiece {
     }
     flush();
     return text;
+  }
+}
+
+// Pairs of symbols; the one with the highest score comes first, of equals the first in the text.
+class PairHeap {
+  constructor() {
+    this.pairs = [];
+  }
+
+  isBefore(one, other) {
+    const [left, right] = [this.pairs[one], this.pairs[other]];
+    return left.score > right.score || (left.score === right.score && left.left < right.left);
+  }
+
+  swap(one, other) {
+    [this.pairs[one], this.pairs[other]] = [this.pairs[other], this.pairs[one]];
+  }
+
+  push(pair) {
+    this.pairs.push(pair);
+    let place = this.pairs.length - 1;
+    for (let parent; place > 0 && this.isBefore(place, (parent = (place - 1) >> 1)); place = parent) this.swap(place, parent);
+  }
+
+  pop() {
+    if (this.pairs.length < 2) return this.pairs.pop();
+    this.swap(0, this.pairs.length - 1);
+    const first = this.pairs.pop();
+    for (let place = 0; ; ) {
+      let best = place;
+      for (const child of [2 * place + 1, 2 * place + 2]) {
+        if (child < this.pairs.length && this.isBefore(child, best)) best = child;
+      }
+      if (best === place) return first;
+      this.swap(place, best);
+      place = best;
+    }
   }
 }
 

@@ -3,11 +3,17 @@
 const MAX_SHOWN = 120; // words of a side; the table of a longer line is not drawn
 const NO_TEXT = /^<0x[0-9A-F]{2}>$|^<unk>$/; // a piece that is no text
 
+// What is wrong with a line, for who wrote it.
+class LineError extends Error {}
+
 class Translator {
   // about: model.json; tables: {source, target} of SentencePiece; model: see search.js
   constructor(about, tables, filter, model) {
     Object.assign(this, { about, filter, model });
     [this.spaces, this.invisible] = tables.normalization.map((pattern) => new RegExp(pattern, "gu"));
+    this.tags = new Set(tables.tags);
+    this.requiredTags = tables.required_tags;
+    this.leadingTag = new RegExp(tables.leading_tag, "uy");
     this.source = new SentencePiece(tables.source);
     this.target = about.joint ? this.source : new SentencePiece(tables.target);
     this.sides = [this.source, this.target].map((side) => tables.placeholders.map((mark) => side.ids.get(mark)));
@@ -20,6 +26,7 @@ class Translator {
 
   // {text, score, parts: [{source, target words, matrices, windows}]}, or null where `pause` has ended it.
   async translate(line, beam, pause) {
+    this.checkLanguage(line);
     const plain = { text: line, spans: {}, capitals: false };
     const guarded = this.filter ? this.filter.protect(line) : plain;
     const ids = this.source.encode(this.normalize(guarded.text));
@@ -29,12 +36,20 @@ class Translator {
       return { text: sentence.split(/\s+/u).filter(Boolean).join(" "), parts: [] };
     }
     const parts = [];
-    for (const part of splitLong(ids, this.source.pieces, this.about.max_pieces)) {
+    for (const part of splitLong(ids, this.source.pieces, this.tags, this.about.max_pieces)) {
       const found = await this.searched(part, beam, pause);
       if (!found) return null;
       parts.push(this.shown(part, found, guarded));
     }
     return { text: joinTexts(parts.map((part) => part.text).filter(Boolean)), parts };
+  }
+
+  // Throws LineError for a line without the tag of one of several target languages.
+  checkLanguage(line) {
+    if (!line.trim() || !this.requiredTags.length) return;
+    const tags = leadingTags(line, this.leadingTag);
+    if (tags.some((tag) => this.requiredTags.includes(tag))) return;
+    throw new LineError(`Each line begins with the tag of the language to translate into: ${this.requiredTags.join(" ")}.`);
   }
 
   async searched(ids, beam, pause) {
@@ -43,7 +58,13 @@ class Translator {
     const guard = decode.avoid_loops || this.filter;
     const constraints = guard && Constraints.start(source, ...this.placeholders(), decode.avoid_loops);
     const limit = Math.floor(decode.max_length_ratio * ids.length + decode.max_length_extra) + 1;
-    const settings = { beam, alpha: decode.length_penalty, limit: Math.min(limit, longest ?? limit), ...special };
+    const settings = {
+      beam,
+      alpha: decode.length_penalty,
+      limit: Math.min(limit, longest ?? limit),
+      earlyStopping: decode.early_stopping,
+      ...special,
+    };
     return (await search(this.model, source, settings, constraints, pause))[0];
   }
 
@@ -130,16 +151,42 @@ function meanOfHeads(weights, heads, width) {
   });
 }
 
-// Parts of at most `longest` pieces, split after a sentence or between words where possible.
-function splitLong(ids, pieces, longest) {
+// Those before a source, in order.
+function leadingTags(line, pattern) {
+  const tags = [];
+  pattern.lastIndex = 0;
+  for (let match; (match = pattern.exec(line)); ) tags.push(match[1] ?? match[2]);
+  return tags;
+}
+
+// Parts of at most `longest` pieces, split after a sentence or between words where possible. Each begins with the tags.
+function splitLong(ids, pieces, tags, longest) {
+  if (ids.length <= longest) return [ids];
+  const names = ids.map((id) => pieces[id]);
+  let beginning = countTags(names, tags);
+  if (beginning > Math.floor(longest / 2)) beginning = 0; // a line that is mostly tags: they are divided as text
+  const prefix = ids.slice(0, beginning);
+  const sentence = ids.slice(beginning);
+  const texts = names.slice(beginning);
+  const room = longest - beginning;
   const parts = [];
   let start = 0;
-  while (ids.length - start > longest) {
-    const stop = splitPosition(ids.map((id) => pieces[id]), start, start + longest);
-    parts.push(ids.slice(start, stop));
+  while (sentence.length - start > room) {
+    const stop = splitPosition(texts, start, start + room);
+    parts.push([...prefix, ...sentence.slice(start, stop)]);
     start = stop;
   }
-  return [...parts, ids.slice(start)];
+  return [...parts, [...prefix, ...sentence.slice(start)]];
+}
+
+// How many pieces at the beginning are tags; a ▁ may be a piece before one.
+function countTags(names, tags) {
+  let count = 0;
+  for (const [place, name] of names.entries()) {
+    if (tags.has(name)) count = place + 1;
+    else if (name !== SPACE) break;
+  }
+  return count;
 }
 
 function splitPosition(pieces, start, stop) {

@@ -15,7 +15,8 @@ self.onmessage = async ({ data }) => {
       await translateLines(await opened, data);
     }
   } catch (error) {
-    self.postMessage({ error: `The translator stopped: ${error?.message || error}` });
+    const reason = error?.message || error;
+    self.postMessage({ id: data.id, error: error instanceof LineError ? reason : `The translator stopped: ${reason}` });
   }
 };
 
