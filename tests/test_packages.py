@@ -10,7 +10,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from documents import FakeTranslator, sentences_of, translated_bytes
+from documents import FakeTranslator, reordered_bytes, sentences_of, translated_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packages import (
     EPUB,
     EXCEL,
@@ -35,6 +37,7 @@ from nmt.documents.translation import translate_document
 from nmt.errors import UserError
 
 pytest.importorskip("lxml")
+few = settings(max_examples=40)
 
 
 def canonical(text: str) -> str:
@@ -221,6 +224,29 @@ def test_sides_that_cross_an_element_stay_well_formed():
         "vier",
         "zwei",
     ]
+
+
+SYMBOL = '<w:r><w:sym w:char="F0"/></w:r>'
+PAGE = field(" PAGE ", run("7"))
+# Bold words that are shorter than the one beside them, so that they are a pair of tags
+REORDERED = [
+    run("Sonntagnachmittags ") + SYMBOL + run(" ist es so gut", "<w:b/>"),
+    PAGE + run(" ist es so gut ", "<w:b/>") + SYMBOL + run(" sonntagnachmittags"),
+]
+
+
+@few
+@given(st.sampled_from(REORDERED), st.randoms(use_true_random=False))
+def test_no_order_of_the_words_loses_anything_of_a_paragraph(paragraph, generator):
+    data = reordered_bytes(
+        ".docx", word(paragraph), lambda words: generator.sample(words, len(words))
+    )
+    things = re.compile(r"<w:(?:sym|fldChar|instrText)\b[^>]*>")
+    new = word_text(data)
+    assert sorted(things.findall(new)) == sorted(things.findall(paragraph))
+    shown = re.compile("<w:t[^>]*>([^<]*)")
+    before, after = (sorted(" ".join(shown.findall(text)).split()) for text in (paragraph, new))
+    assert after == before
 
 
 def test_a_field_without_words_around_it_is_counted_once():
