@@ -6,13 +6,14 @@ import io
 import json
 import re
 from collections import Counter
+from html import escape as escaped
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 from document_walkers import property_texts
-from documents import FakeTranslator, check_marked, translated, translated_bytes
+from documents import FakeTranslator, check_marked, sentences_of, translated, translated_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -171,6 +172,29 @@ def test_texts_in_their_places(extension, marked, left):
     counts = check_marked(extension, marked)
     del counts["translated"]
     assert +counts == left
+
+
+TARGETLESS = (
+    "<xliff version='1.2'><file><body><trans-unit id='a'><source>{}</source></trans-unit>"
+    "</body></file></xliff>"
+)
+WITH_BLOCKS = [
+    (".json", '["{}"]'),
+    (".json", '["{n, plural, one {{}} other {#}}"]'),
+    (".xml", "<resources><string name='a'>{}</string></resources>"),
+    (".xml", "<resources><string name='a'><![CDATA[{}]]></string></resources>"),
+    (".xlf", TARGETLESS),
+    (".xlf", TARGETLESS.replace("{}", "<![CDATA[{}]]>")),
+]
+
+
+@pytest.mark.parametrize(("extension", "around"), WITH_BLOCKS)
+@pytest.mark.parametrize("name", ["li", "P", "h2"])
+def test_tags_of_blocks_are_between_texts(extension, around, name):
+    blocks = f"<{name}>Rot</{name}><{name}>Das <b>Haus</b> ist gut</{name}><hr/>Der Weg"
+    is_escaped = extension == ".xlf" and "CDATA" not in around
+    text = around.replace("{}", escaped(blocks) if is_escaped else blocks)
+    assert sentences_of(extension, text) == ["Rot", "Das Haus ist gut", "Der Weg"]
 
 
 @pytest.mark.parametrize("extension", AROUND)
