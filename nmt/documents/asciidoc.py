@@ -60,7 +60,7 @@ BLOCK_IN_CELL = re.compile(
     re.MULTILINE,
 )
 # Behind the text of a macro, such as ,window=_blank
-NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
+NAMED = r"(?:,[ \t]*(?:[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 BLOCK_SIGN = (
     r"(?=(?:=+|\*+|\.+|-|•|\#+|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)\s|\.\.?[^\s.]|//|:[\w-]+:"
     rf"|[|!,:]={{3}}|\[[^\n]*\][ \t]*$|{ADMONITION.pattern}|{VERBATIM.pattern}|{DELIMITER.pattern})"
@@ -106,7 +106,11 @@ MARKUP = {
         rf"(?:{ROLE})?(?:``[^`]+``|`[^`\n]+`|(?<!\w)`(?=\S)[^`]+(?<=\S)`(?!\w))",
         r"<<[^<>\n]+>>",  # references without a text, anchors
         r"\[\[[^\[\]\n]+\]\]",
-        r"\+{3}(?:(?!\+{3})[^\n])+\+{3}",  # a passthrough
+        # passthroughs
+        r"\+{3}(?:(?!\+{3})[^\n])+\+{3}",
+        r"(?<![\w+])\+(?=\S)[^+\n]*(?<=[^\s+])\+(?![\w+])",
+        r"(?<!\+)\+\+(?=\S)(?:(?!\+\+)[^\n])+(?<=\S)\+\+(?!\+)",
+        rf"(?:{ROLE})?(?:\^\S+?\^|~\S+?~)",  # raised and lowered characters
         r"\{[\w-]+\}/(?:[\w./?&=%~+-]*\w)?",  # a path that begins with an attribute
         r"(?<!\w)\w+::?[^\s\[\]]{0,500}\[[^\[\]\n]{0,1000}\]",  # a macro
         rf"(?!__)(?:{PLACEHOLDER})",
@@ -217,8 +221,12 @@ def referring(escapes: Escapes, pattern: str) -> Escapes:
 
 
 IN_LABEL = r":\Z"  # before its ::
-# The first of the attributes of a macro, between its brackets
+# The first of the attributes of a macro, between its brackets; in quotation marks, it has commas
+ALTERNATIVE = re.compile(
+    r"(?P<quote>\")?(?P<text>(?(quote)[^\"\n]+(?=\"[ \t]*(?:,|$))|[^,=]+(?=,|$)))"
+)
 IN_ATTRIBUTE = r"[\],=]|^[\"']"
+IN_QUOTES = r"[\]\"]"
 
 
 class Line(NamedTuple):
@@ -336,12 +344,15 @@ def left_line(text: str, line: Line, match: re.Match[str], escapes: Escapes) -> 
     """A comment, an attribute or a macro; the text of an image is translated."""
     start = line.start
     if match["macro"] and match["name"] in ("image", "video", "audio"):
-        inside = match["inside"].partition(",")[0]
-        begin = line.start + match.start("inside")
-        if inside and "=" not in inside:
+        alternative = ALTERNATIVE.match(match["inside"])
+        if alternative:
+            begin, end = alternative.span("text")
+            begin += line.start + match.start("inside")
+            end += line.start + match.start("inside")
+            signs = IN_QUOTES if alternative["quote"] else IN_ATTRIBUTE
             yield left(text, start, begin)
-            start = begin + len(inside)
-            yield read_text(text, begin, start, referring(escapes, IN_ATTRIBUTE))
+            yield read_text(text, begin, end, referring(escapes, signs))
+            start = end
     yield left(text, start, line.end, COMMENTS if match["comment"] else AS_CODE)
 
 
