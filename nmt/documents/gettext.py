@@ -127,8 +127,11 @@ def write_po(store: Any, data: bytes, before: Sequence[str]) -> bytes:
     for unit, old, place in zip(store.units, before, pairwise([*places, len(data)]), strict=True):
         start, end = place
         if str(unit) != old:
-            end = start + len(data[start:end].rstrip())
-            new[start, end] = str(unit).rstrip().encode()
+            raw = data[start:end]
+            text = str(unit).rstrip().encode()
+            if raw.partition(newline)[0].endswith(b"\r"):  # a unit with other line ends
+                text = text.replace(newline, b"\r\n")
+            new[start, start + len(raw.rstrip())] = text
     return spliced(data, new)
 
 
@@ -141,6 +144,9 @@ def open_po(data: bytes) -> Any:
     with needs_extra("documents"):
         from translate.storage.pypo import pofile
     store = pofile()
+    if 0 < data.count(b"\r\n") < data.count(b"\n"):
+        # translate-toolkit divides a file by one kind of line end, and loses what has the other
+        data = data.replace(b"\r\n", b"\n")
     try:
         store.parse(data)
     except Exception as error:  # of any kind: the parser has no error of its own
