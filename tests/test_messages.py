@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import time
 from collections import Counter
 from html import escape as escaped
 from pathlib import Path
@@ -211,6 +212,13 @@ def test_references_to_the_entities_of_a_file_stay(extension):
         text = text.replace("<source>x", "<source>Fahr &app; &amp; dahin")
     new = translated(extension, text, str.upper)
     assert new.count("FAHR &app; &amp; DAHIN") == 1
+
+
+def test_no_text_of_a_large_file_looks_through_all_of_it():
+    texts = "<string name='a'>gut</string>" * 500
+    start = time.process_time()
+    translated(".xml", f"<resources><!--{'x' * 20_000_000}-->{texts}</resources>", str.upper)
+    assert time.process_time() - start < 3
 
 
 UNFINISHED = '<translation type="unfinished">{}</translation>'

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from xml.parsers import expat
 
@@ -87,7 +87,11 @@ class XmlFile(Document):
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
         text = text.replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
-        return text.replace("\n", "\r\n") if b"\r\n" in self.bytes else text
+        return text.replace("\n", "\r\n") if self.has_windows_ends else text
+
+    @cached_property
+    def has_windows_ends(self) -> bool:
+        return b"\r\n" in self.bytes
 
 
 def parse(data: bytes) -> XmlFile:
