@@ -111,6 +111,9 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".html", "<p><a title='«das Rad»'>[1]</a> «ja»</p>"),
         (".html", "<p>{{ x `<b>so</b>` }} «ja»</p>"),
         (".html", "<template><p>«ja»</p></template><video>«nein»</video>"),
+        # characters of private use, as fonts of icons have them
+        (".html", "<p>«Gruppe» <i class=fa>\uf2e0</i> «hier»\uf2df «so»\uf2e0</p>"),
+        (".html", '<p><img alt="\uf2e0 «Rad»"> «hier»</p>'),
         # marks of footnotes
         (".html", "<p>«Das»<a href=u>[1]</a> «ist»<sup>2</sup> «so da»</p>"),
         # templates inside values, with the same quotation marks

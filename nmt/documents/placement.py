@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.corpus.words import SPACELESS, SPACELESS_ENDS, Span, is_punctuation
-from nmt.documents.segment import UNITS, Kind, Segment, find_partners, written
+from nmt.documents.segment import MARK, UNITS, Kind, Segment, find_partners, written
 from nmt.documents.word_weights import WordWeights, proportional_weights
 
 THRESHOLD = 0.5  # a target word with more than this from the words of a pair belongs to the pair
@@ -106,7 +106,10 @@ def put_back(
         )
         placement.place(nodes, (0, len(target)), (0, len(source)))
 
-    new = render(nodes, text, target, segment.escape)
+    def escape(plain: str) -> str:
+        return segment.escape(plain).replace(MARK, "(?)")
+
+    new = render(nodes, text, target, escape)
     units = {character: written(parts) for character, parts in segment.units.items()}
     # The first of each unit is written; a model may have copied it twice.
     new = UNITS.sub(lambda match: units.pop(match[0], ""), new)

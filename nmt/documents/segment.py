@@ -24,6 +24,8 @@ from nmt.data.text_filter import PATTERNS, PHRASE, has_words
 # characters of the private use area that stand for units
 FIRST_UNIT = 0xF2A0
 MOST_UNITS = 64
+# Behind an unsure word, until its translation is written; that of a document becomes a unit
+MARK = chr(FIRST_UNIT + MOST_UNITS)
 DEEPEST = 50  # pairs of tags inside each other; those of further ones are points
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 BLANK = " \t\r\n\f"
@@ -85,7 +87,7 @@ BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 BAR = r"(?<=\s)\|(?:\|\|\|)?(?=\s)"
 KEPT = re.compile(  # in plain text
     rf"(?P<message>{MESSAGE})|{SHORTCODE}|{LINK}|(?P<bar>{BAR})|{PLACEHOLDER}"
-    rf"|&(?:#\d+|\w+);|{UNITS.pattern}|[{STAND_INS}]"
+    rf"|&(?:#\d+|\w+);|{UNITS.pattern}|{MARK}|[{STAND_INS}]"
 )
 # emphasis of Markdown may not end before a space
 KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))
