@@ -64,9 +64,12 @@ KEYWORDS = (
 )
 KEYWORD = rf"(?:[#/^}}]|(?:{KEYWORDS})\b)"
 STATEMENT = re.compile(rf"(?:\{{%[-+~]?|\{{\{{[-~]?|<\?(?:php)?)\s*{KEYWORD}|<%(?![=#-])")
-ATTRIBUTES = r"""(?:\s+[\w-]+=(?:"[^"\]]*"|'[^'\]]*'|[^\s\]"']+))+\s*/?"""
+# [box a=1]text[/box] of WordPress, [url=https://x.de]text[/url] of a forum, [b]text[/b]
+VALUE = r"""=(?:"[^"\]]*"|'[^'\]]*'|[^\s\[\]"']+)"""
+ATTRIBUTE = rf"\s+[\w-]+{VALUE}"
 SHORTCODE = (
-    rf"\[(?P<opens>[A-Za-z][\w-]*){ATTRIBUTES}\]|\[/(?P<closes>[A-Za-z][\w-]*)\]"
+    rf"\[(?P<opens>[A-Za-z][\w-]*)(?:{VALUE}|{ATTRIBUTE})(?:{ATTRIBUTE})*\s*/?\]"
+    r"|\[/(?P<closes>[A-Za-z][\w-]*)\]"
     r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
 )
 # [text](target) of Markdown, which messages and other texts may have too
