@@ -469,6 +469,34 @@ def test_arguments_of_a_message_stay_arguments(value, word):
     assert message_format(new) == message_format(value).replace("Rad", word)
 
 
+def test_an_apostrophe_beside_an_argument_quotes_it_only_where_it_did():
+    for value, wanted in (("Datei it's Rad{0}", "it''s d''{0}"), ("der'{0}' Rad {0}", "d' {0}")):
+        data = translated(".properties", f"a={value}\n", lambda text: text.replace("Rad", "d'"))
+        assert data.endswith(f"{wanted}\n")
+
+
+ICU = "{n, plural, one {# Wort{name}} other {# Räder, Wort}} und {n} Wort{name}"
+AROUND_ICU = {
+    '["{}"]': ".json",
+    "[\"l''eau {}\"]": ".json",
+    "a: {}\n": ".yaml",
+    "a={}\n": ".properties",
+    "a=l''eau {}\n": ".properties",
+}
+
+
+@pytest.mark.parametrize("around", AROUND_ICU)
+@pytest.mark.parametrize("word", ["d'", "l'd'", "it's", "d'''"])
+def test_no_apostrophe_of_a_translation_quotes_an_argument_of_icu(around, word):
+    """Two of them are shown as one; a single one before a brace begins a quotation."""
+    source = around.replace("{}", f"Die {ICU}")
+    new = translated(AROUND_ICU[around], source, lambda text: text.replace("Wort", word))
+    shown = new.replace("''", "’")
+    assert not re.search(r"'[{}#]", shown)
+    squeezed = re.sub("['’]+", "’", shown)
+    assert re.sub("'+", "’", f"Die {ICU.replace('Wort', word)}") in squeezed
+
+
 # --------------------------------------------------------------------------------------------------
 # Android
 

@@ -81,6 +81,10 @@ MESSAGE = (
     r"(?:\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|(?P<choice>choice))\s*,"
     r"|(?<!\w)\{\{(?P<wiki>(?i:plural|gender)):[^{}|\n]{0,100}\|)"
 )
+# In a message of ICU, two apostrophes are one; a single one quotes what begins with a brace
+SINGLE = r"(?<!')(?:'')*'(?!')"
+BEFORE_UNIT = re.compile(rf"{SINGLE}(?=({UNITS.pattern}))")
+AT_END = re.compile(rf"(?:{QUOTED}|(?P<single>{SINGLE}))\Z")
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 LIMIT = re.compile(r"\s*-?[\d.∞]+\s*[#<≤]\s*")
 COUNT = re.compile(r"\s*(?:\d+=)?\s*")
@@ -381,6 +385,12 @@ def choice_spans(
     return spans
 
 
+def with_double_end(branch: str) -> str:
+    """A branch of a message, whose last apostrophe would quote the brace behind it."""
+    match = AT_END.search(branch)
+    return f"{branch}'" if match and match["single"] else branch
+
+
 def message_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where messages of ICU are in a text, up to the first one without an end."""
     end = 0
@@ -458,6 +468,7 @@ class SegmentBuilder:
         self.shown: dict[str, str] = {}  # of each unit
         self.space = ""  # as it was written, of the space that the text ends with
         self.markup: dict[str, Tag] = {}  # what STAND_INS stand for, if the text has any
+        self.is_icu = False  # whether the text has a message of ICU, or is in one
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
         """Add plain text, with entities decoded; what is not translated in it becomes a unit."""
@@ -585,19 +596,32 @@ class SegmentBuilder:
             rest = text[header.start() :]
             self.add(Kind.UNIT, [self.escape(rest)], shown=rest)
             return len(text)
+        is_icu = not header["choice"] and not header["wiki"]
+        self.is_icu |= is_icu
         parts: list[Part] = []
         position = header.start()
         for start, stop in spans:
             words = text[start:stop].rstrip()
             inner = SegmentBuilder(self.escape)
             inner.markup = self.markup
+            inner.is_icu = is_icu
             inner.add_text(words, KEPT_IN_BRANCH)
-            parts += [self.escape(text[position:start]), inner.build(self.escape(words))]
+            branch = inner.build(self.escape(words), with_double_end if is_icu else str)
+            parts += [self.escape(text[position:start]), branch]
             position = start + len(words)
         end = brace.end() + bool(header["wiki"])
         parts.append(self.escape(text[position:end]))
         self.add(Kind.UNIT, parts, shown=text[header.start() : end])
         return end
+
+    def escape_in_message(self, text: str) -> str:
+        """Plain text of a message of ICU: no apostrophe of it quotes the argument behind it."""
+
+        def doubled(match: re.Match[str]) -> str:
+            unit = written(self.units.get(match[1], []))
+            return f"{match[0]}'" if unit.startswith(("{", "#")) else match[0]
+
+        return self.escape(BEFORE_UNIT.sub(doubled, text))
 
     def text_of_lines(self) -> str:
         """The text; between two lines that both begin with a label, "Sunday: closed", are two."""
@@ -617,7 +641,8 @@ class SegmentBuilder:
             after[0].parts.insert(0, self.space)
         for tag in after:
             tag.position = len(text)
-        segment = Segment(raw, text, self.tags, self.units, self.shown, self.escape, layout)
+        escape = self.escape_in_message if self.is_icu else self.escape
+        segment = Segment(raw, text, self.tags, self.units, self.shown, escape, layout)
         if has_words(text) or any(segment.inner()):
             return segment
         left = next(left_in([segment]), None)
