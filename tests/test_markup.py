@@ -8,7 +8,13 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from documents import check_marked, sentences_of, translated, translated_bytes
+from documents import (
+    check_marked,
+    reordered_bytes,
+    sentences_of,
+    translated,
+    translated_bytes,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -613,6 +619,30 @@ def test_many_placeholders_and_many_sentences_take_no_time():
     translated(".txt", f"% {'0' * 100_000}a", str.upper)
     translated(".html", f"<p><b>{'<i>Das</i> ist so. ' * 600}</b></p>", str.upper)
     assert time.process_time() - start < 5  # 30 s and more where each looks at all others
+
+
+@pytest.mark.parametrize("thing", ["<!-- so -->", "<?so da?>", "<div>"])
+def test_html_inside_a_paragraph_begins_no_line(thing):
+    """There it would be a block of HTML, which ends the paragraph."""
+    text = f"{'ein Rad ' * 9}und {thing} ist da\n{'ein Rad ' * 10}ist hier\n"
+    for count in range(12):
+        new = translated(".md", text, lambda sentence, count=count: "x " * count + sentence)
+        assert new.count("\n") > 1 and f" {thing}" in new, new
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("- Das ist <!-- c --> **gut**", "- **gut** <!-- c --> ist Das"),
+        ("**Das ist** <!-- c --> gut", "gut <!-- c --> **ist Das**"),
+        ("Das <!-- a --> <!-- b --> ist", "ist <!-- a --> <!-- b --> Das"),
+        ("Das ist\\\nso <!-- c --> gut", "gut\\\nso <!-- c --> ist Das"),
+        ("# <!-- c --> Das ist", "# <!-- c --> ist Das"),
+    ],
+)
+def test_a_comment_inside_a_text_does_not_come_to_its_beginning(text, wanted):
+    new = reordered_bytes(".md", text.encode(), lambda words: words[::-1])
+    assert new.decode() == wanted
 
 
 @pytest.mark.parametrize("cut", range(0, 40, 4))

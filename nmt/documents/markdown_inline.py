@@ -14,6 +14,7 @@ from nmt.documents.emphasis import SIGNS, markdown_emphasis, marked
 from nmt.documents.html import (
     BETWEEN_LINKS,
     FORMULA,
+    INLINE,
     TOKEN,
     Token,
     add_token,
@@ -96,6 +97,8 @@ BLOCK_SIGN = (
     r"|\$\$(?!(?:(?!\$\$).)+\$\$[ \t]*\S)"  # a formula with text behind it is no block
     r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:|(?:\^{3,}|\+{3,})\s*$)"
 )
+# At the beginning of a line, HTML is a block, but for tags of a sentence
+HTML_SIGN = rf"(?=<[!?]|</?(?!(?:{'|'.join(INLINE)})[\s/>])[A-Za-z][\w-]*[\s/>])"
 LINE_START = re.compile(rf"(?m)^([ \t]*)(?:{ITEM_NUMBER}|{BLOCK_SIGN})")
 LITERAL = re.compile(
     r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|==|~~"
@@ -171,11 +174,12 @@ class InlineReader:
 
     PATTERN = markup_pattern(MARKUP)
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
-    # Templates, code, formulas, addresses of links, tags: no line ends inside of them, nor before
-    # what would begin a block
+    # Templates, code, formulas, addresses of links, tags, comments: no line ends inside of them,
+    # nor before what would begin a block
     UNBROKEN = re.compile(
-        rf" (?=```|{ITEM_NUMBER}|{BLOCK_SIGN})|{TEMPLATE}|{CODE_SPAN}"
+        rf" (?=```|{ITEM_NUMBER}|{BLOCK_SIGN}|{HTML_SIGN})|{TEMPLATE}|{CODE_SPAN}"
         r"|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)|<[A-Za-z/][^<>\n]*>"
+        r"|<!--(?:(?!<!--|-->)[^\n])*-->"
     )
     unescape: Callable[[str], str] = staticmethod(html.unescape)
     write_emphasis: Callable[[str], str] = staticmethod(markdown_emphasis)
@@ -480,6 +484,7 @@ class InlineReader:
         if self.text.startswith("<!--", start) and start < self.ends.last_comment:
             after = self.text.index("-->", start) + 3
             self.builder.add(Kind.POINT, [left_if_letters(self.text[start:after], COMMENTS)])
+            self.builder.tags[-1].begins_block = True
             return after
         tag = HTML_TAG.match(self.text, start, end)
         if not tag:

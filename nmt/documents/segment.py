@@ -123,6 +123,7 @@ class Tag:
     position: int
     parts: list[Part]  # as it is written; an attribute that is translated is a segment
     name: str = ""  # OPEN and CLOSE of one name belong together
+    begins_block: bool = False  # it would, at the beginning of a line
 
 
 @dataclass
