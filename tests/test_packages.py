@@ -6,7 +6,7 @@ import re
 import zipfile
 from collections import Counter
 from html import escape
-from itertools import product
+from itertools import chain, product, zip_longest
 from pathlib import Path
 
 import pytest
@@ -247,6 +247,43 @@ def test_no_order_of_the_words_loses_anything_of_a_paragraph(paragraph, generato
     shown = re.compile("<w:t[^>]*>([^<]*)")
     before, after = (sorted(" ".join(shown.findall(text)).split()) for text in (paragraph, new))
     assert after == before
+
+
+def crossing(begin: str, end: str, text: str) -> str:
+    """A sentence with two ranges that cross."""
+    places = [begin.format(1), begin.format(2), end.format(1), end.format(2)]
+    words = map(text.format, ["das Rad ", " ist hier ", " und dort ", " ganz gut ", " so"])
+    return "".join(chain.from_iterable(zip_longest(words, places, fillvalue="")))
+
+
+TEXT = "<w:r><w:t xml:space='preserve'>{}</w:t></w:r>"
+OFFICE = "xmlns:text='urn:text' xmlns:o='urn:office'"
+RANGES = [
+    (".docx", '<w:bookmarkStart w:id="{}"/>', '<w:bookmarkEnd w:id="{}"/>', TEXT),
+    (".xlf", '<bx id="{}"/>', '<ex id="{}"/>', "{}"),
+    (".xlf", '<bpt id="{}">a</bpt>', '<ept id="{}">b</ept>', "{}"),
+    (".odt", '<text:bookmark-start text:name="{}"/>', '<text:bookmark-end text:name="{}"/>', "{}"),
+    (".odt", '<o:annotation o:name="{}"/>', '<o:annotation-end o:name="{}"/>', "{}"),
+]
+
+
+@few
+@given(st.sampled_from(RANGES), st.randoms(use_true_random=False))
+def test_no_range_ends_before_its_beginning(case, generator):
+    extension, begin, end, text = case
+    paragraph = crossing(begin, end, text)
+    if extension == ".docx":
+        data = word(paragraph)
+    elif extension == ".xlf":
+        data = xliff(UNIT.format(f"<source>{paragraph}</source>")).encode()
+    else:
+        data = pack({"content.xml": f"<d {OFFICE}><text:p>{paragraph}</text:p></d>"})
+    new = reordered_bytes(extension, data, lambda words: generator.sample(words, len(words)))
+    content = new.decode() if extension == ".xlf" else "".join(files_in(new).values())
+    content = content.partition("<target")[2] or content
+    for number in "12":
+        places = [content.index(side.format(number)) for side in (begin, end)]
+        assert places == sorted(places)
 
 
 def test_a_field_without_words_around_it_is_counted_once():
