@@ -19,6 +19,7 @@ from packages import (
     HEAD,
     MARKED_PACKAGES,
     PACKAGES,
+    PICTURE,
     WORD,
     A,
     P,
@@ -161,6 +162,23 @@ def test_the_texts_of_a_paragraph_of_word(paragraph, texts):
 def test_the_texts_of_a_paragraph_of_opendocument(thing, texts):
     content = f"<a xmlns:text='text'><text:p>Preis<text:{thing}/>Rad</text:p></a>"
     assert sentences_of(".odt", pack({"content.xml": content})) == texts
+
+
+def test_lines_of_headers_and_descriptions_are_texts_of_their_own():
+    files = unmarked(EXCEL)
+    name = "xl/worksheets/sheet1.xml"
+    header = '&amp;C&amp;"Arial"Das Haus&#xA;Der Weg'
+    files[name] = re.sub(
+        "<oddHeader>.*?</oddHeader>", f"<oddHeader>{header}</oddHeader>", files[name]
+    )
+    assert {"Das Haus", "Der Weg"} <= set(sentences_of(".xlsx", pack(files)))
+    new = files_in(translated_bytes(".xlsx", pack(files))[0])[name]
+    assert "DAS HAUS\nDER WEG</oddHeader>" in new
+
+    picture = PICTURE.replace("Hund'", "Hund&#xA;&#xA;Von Hand beschrieben'")
+    assert sentences_of(".docx", word(picture)) == ["Ein Bild vom Hund", "Von Hand beschrieben"]
+    new = word_text(translated_bytes(".docx", word(picture))[0])
+    assert "EIN BILD VOM HUND&#10;&#10;VON HAND BESCHRIEBEN" in new
 
 
 def test_a_soft_hyphen_is_of_a_word_of_the_source():

@@ -22,7 +22,7 @@ from nmt.documents.html import (
     shown_text,
 )
 from nmt.documents.markdown_blocks import BRACES, HTML_TAG
-from nmt.documents.plain_text import common_width, wrap
+from nmt.documents.plain_text import UNLIMITED, common_width, wrap
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
@@ -198,6 +198,7 @@ class InlineReader:
         self.builder = SegmentBuilder(self.escape)
         self.ends = ends or InlineEnds(text)
         self.depth = depth  # of images
+        self.keeps_lines = False  # whether each of its lines stays one
         self.is_link = False  # whether it reads the text of a link
         self.runs: list[Tag] = []  # of emphasis that is open
         self.unpaired: list[Tag] = []  # of emphasis that nothing closes
@@ -223,7 +224,7 @@ class InlineReader:
 
         Behind the sign of an item, the first line begins no block, whatever it begins with.
         """
-        width = common_width(self.text.split("\n"))
+        width = UNLIMITED if self.keeps_lines else common_width(self.text.split("\n"))
 
         def lay_out(translation: str) -> str:
             # At the beginning of a line, a tag would begin a block of HTML, and a sign a list
@@ -311,6 +312,8 @@ class InlineReader:
                 self.builder.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
             case "unit" | "open" | "close" | "point" | "break" as kind:
                 self.builder.add(Kind[kind.upper()], [raw], "]", raw)
+            case "soft" if self.keeps_lines:
+                self.builder.add(Kind.BREAK, ["\n"])
             case "soft":
                 self.builder.add_space(raw)
             case _:  # an escaped sign
