@@ -221,6 +221,33 @@ def test_no_text_of_a_large_file_looks_through_all_of_it():
     assert time.process_time() - start < 3
 
 
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset={}\\n"\n\n'
+UTF_8_HEADER = HEADER.format("UTF-8")
+DECLARED = "<?xml version='1.0' encoding='{}'?>"
+
+
+@pytest.mark.parametrize("stated", ["ASCII", "us-ascii", "CHARSET"])
+def test_a_file_that_states_ascii_is_read_again(stated):
+    """A header of gettext states UTF-8 then; XML has references."""
+    text = 'msgid "Rad"\nmsgstr ""\n'
+    new = translated(".po", HEADER.format(stated) + text, lambda _: "Räder")
+    assert new.startswith(UTF_8_HEADER) and 'msgstr "Räder"' in new
+    assert translated(".po", HEADER.format(stated) + text, str.upper).startswith(
+        HEADER.format(stated)
+    )
+    if stated == "CHARSET":
+        return
+    page = f"<meta charset={stated}><p title='Rad'>Rad <b>so</b> {{x}}</p>"
+    new = translated(".html", page, lambda each: each.replace("Rad", "Räder"))
+    assert new == page.replace("Rad", "R&#228;der")
+    for string in ("Rad", "<![CDATA[Rad]]>", "<b>Rad %s</b>", "<b>Rad</b> ja"):
+        text = f"{DECLARED.format(stated)}<resources><string name='a'>{string}</string></resources>"
+        data, _ = translated_bytes(".xml", text.encode(), lambda each: each.replace("Rad", "Rä&日"))
+        shown = "".join(ElementTree.fromstring(data).itertext())
+        plain = "".join(ElementTree.fromstring(text).itertext())
+        assert data.isascii() and shown == plain.replace("Rad", "Rä&日")
+
+
 UNFINISHED = '<translation type="unfinished">{}</translation>'
 NUMBERS = "    <numerusform>{}</numerusform>    <numerusform>{}</numerusform>"
 REWRITTEN = [

@@ -12,6 +12,7 @@ from typing import Any
 from nmt.corpus.languages import base_code
 from nmt.documents.messages import message_parts, with_doubts
 from nmt.documents.segment import (
+    ASCII,
     OBSOLETE,
     TRANSLATED,
     Document,
@@ -39,7 +40,7 @@ def read_po(data: bytes, retranslate: bool) -> Document:
     def write() -> bytes:
         if not has_rule:
             state_plurals(store, document.language)
-        return write_po(store, data, before)
+        return with_charset(write_po(store, data, before))
 
     document = Document([], write)
     document.stated.append(Stated(LANGUAGE, language_of(store), True))
@@ -133,6 +134,15 @@ def write_po(store: Any, data: bytes, before: Sequence[str]) -> bytes:
                 text = text.replace(newline, b"\r\n")
             new[start, start + len(raw.rstrip())] = text
     return spliced(data, new)
+
+
+def with_charset(data: bytes) -> bytes:
+    """A file that states its encoding, where the header of a template or of ASCII does not."""
+    charset = CHARSET.search(data)
+    stated = charset[1].decode().lower() if charset else "utf-8"
+    if charset is None or data.isascii() or stated not in {"charset", *ASCII}:
+        return data
+    return spliced(data, {charset.span(1): b"UTF-8"})
 
 
 def open_po(data: bytes) -> Any:

@@ -299,6 +299,16 @@ def spliced(old: AnyStr, new: dict[Span, AnyStr]) -> AnyStr:
 UTF_8 = {"utf-8", "utf8", "ascii", "us-ascii"}  # encodings that are read as UTF-8
 
 
+ASCII = {"ascii", "us-ascii"}
+# What ASCII has not, but for the characters that stand for something while a text is translated
+NOT_ASCII = re.compile(f"[^\0-\x7f{chr(FIRST_UNIT)}-{MARK}\ufdd0-\ufdef]")
+
+
+def as_references(text: str) -> str:
+    """A text of HTML or XML in ASCII."""
+    return NOT_ASCII.sub(lambda match: f"&#{ord(match[0])};", text)
+
+
 def check_encoding(stated: str, position: int | None = None, line: int | None = None) -> None:
     """Raise Malformed where a file states an encoding that is not read as UTF-8."""
     if stated.lower() not in UTF_8:

@@ -17,9 +17,12 @@ from nmt.corpus.words import Span, has_letters
 from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
 from nmt.documents.segment import (
+    ASCII,
+    NOT_ASCII,
     Document,
     Field,
     Malformed,
+    as_references,
     check_encoding,
     spliced,
 )
@@ -62,6 +65,7 @@ class XmlFile(Document):
         self.bytes = data
         self.elements: list[Element] = []
         self.entities: list[str] = []  # that it declares
+        self.is_ascii = False  # by its declaration
         self.new: dict[Span, bytes] = {}
 
     def content(self, element: Element) -> str:
@@ -83,10 +87,14 @@ class XmlFile(Document):
         """A text as it is written between tags; references to the file's own entities stay."""
         text = without_illegal(text)
         if is_cdata:
-            return text.replace("]]>", "]]]]><![CDATA[>")
+            text = text.replace("]]>", "]]]]><![CDATA[>")
+            if self.is_ascii:  # no reference may stand in it
+                text = NOT_ASCII.sub(r"]]>\g<0><![CDATA[", text)
+            return as_references(text) if self.is_ascii else text
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
         text = text.replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
+        text = as_references(text) if self.is_ascii else text
         return text.replace("\n", "\r\n") if self.has_windows_ends else text
 
     @cached_property
@@ -123,6 +131,7 @@ def parse(data: bytes) -> XmlFile:
     def declaration(version: str, encoding: str | None, standalone: int) -> None:
         if encoding:
             check_encoding(encoding, line=1)
+            file.is_ascii = encoding.lower() in ASCII
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
