@@ -113,6 +113,8 @@ def check_sign(path: Path, data: bytes, sign: str) -> None:
     walk = WALKERS[path.suffix.lower()]
     if walk is WALKERS[".txt"] and sign == "> ":  # a quotation, whose signs it leaves out
         return
+    if path.suffix == ".arb" and sign == "''":  # one apostrophe in a message
+        return
     document = read_document(path, data)
     translate_document(document, "en", SignTranslator(lambda text: f"{sign}⟦{text}⟧{sign}"))
     shown = "" if sign == "\x07" else sign.strip()
@@ -293,7 +295,11 @@ def json_texts(data: bytes) -> list[str]:
     tree = json.loads(
         data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs]
     )
-    return without_tags(tree_texts(tree))
+    texts = []
+    for text in tree_texts(tree):
+        is_message = re.search(r"\{\s*\w+\s*,\s*(?:plural|select)", text)
+        texts.append(text.replace("''", "'") if is_message else text)
+    return without_tags(texts)
 
 
 def yaml_texts(data: bytes) -> list[str]:

@@ -57,6 +57,31 @@ class FakeTranslator:
         return WordWeights(source, target, weights[:: -1 if self.backwards else 1])
 
 
+class Reordering(FakeTranslator):
+    """Gives the words of each sentence in another order; each comes from itself."""
+
+    def __init__(self, reorder: Callable[[list[str]], Sequence[str]]) -> None:
+        super().__init__(lambda sentence: " ".join(reorder(sentence.split())))
+
+    def weigh(self, sentence: str, translation: str) -> WordWeights:
+        source = whole_words(sentence)
+        target = whole_words(translation)
+        words = [sentence[start:end] for start, end in source]
+        weights = np.zeros((len(target), len(source)))
+        for row, (start, end) in enumerate(target):
+            weights[row, words.index(translation[start:end])] = 1
+        return WordWeights(source, target, weights)
+
+
+def reordered_bytes(
+    extension: str, data: bytes, reorder: Callable[[list[str]], Sequence[str]]
+) -> bytes:
+    """A document of this format with the words of each sentence in another order."""
+    document = read_document(Path(f"document{extension}"), data)
+    translate_document(document, "de", Reordering(reorder))
+    return document.write()
+
+
 def translated_bytes(
     extension: str,
     data: bytes,

@@ -604,6 +604,27 @@ def test_a_message_without_a_new_translation_keeps_its_bytes(mark, newline):
     assert translated_bytes(".po", data)[0].decode() == wanted.replace("\n", newline)
 
 
+@pytest.mark.parametrize("windows", [[0], [1], [2], [0, 1], [0, 2], [1, 2]])
+def test_messages_of_gettext_keep_line_ends_of_two_kinds(windows):
+    """Each message its own, as where another program has added some."""
+    if not hasattr(pytest.importorskip("translate.storage.base").TranslationUnit, "line_number"):
+        pytest.skip("needs translate-toolkit 3.18")
+    messages = ['msgid ""\nmsgstr "Language: en\\n"\n\n']
+    for word in ("das Haus", "der Weg"):
+        messages.append(f'#, fuzzy\nmsgid ""\n"{word}\\n"\n"ist da"\nmsgstr "old"\n\n')
+    for index in windows:
+        messages[index] = messages[index].replace("\n", "\r\n")
+    text = "".join(messages)
+    new = translated(".po", text, str.upper)
+    assert translated(".po", text) == text
+    texts = ("DAS HAUS", "DER WEG")
+    for index, (message, upper) in enumerate(zip(messages[1:], texts, strict=True), start=1):
+        end = "\r\n" if index in windows else "\n"
+        target = f'msgstr ""{end}"{upper}\\n"{end}"IST DA"'
+        messages[index] = message.replace('msgstr "old"', target)
+    assert new == "".join(messages)
+
+
 TEXTS = [  # a document with a text, and where a program finds it
     (".json", '{"a": "%s"}', lambda data: json.loads(data)["a"]),
     (".json", '{"a": "%s", "b": "\\u00fc"}', lambda data: json.loads(data)["a"]),

@@ -8,7 +8,13 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from documents import check_marked, sentences_of, translated, translated_bytes
+from documents import (
+    check_marked,
+    reordered_bytes,
+    sentences_of,
+    translated,
+    translated_bytes,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -25,7 +31,7 @@ TEMPLATES = (
         ':x|@:a.b|@.lower:a.b|@:(a)|$t(a.b, {"n": {{n}} '
         "})|##X##|*|X|*|[[x]]|%s|%(x)d|{x:10}|{0}|%1|{d, date, long}|"
         "%1$,d|%,d|%1$,.2f|%'d|%(,.2f|%*d|%.*s|%(x).2f|%1$tB|%tB|%S|%1!s!|%+.3e|%jd|% 5d|%2$*1$d"
-        "|%#@x@|%2$#@x@|%arg|'{x}'|'{'|'}'"
+        "|%[1]s|%[2]d|%-8[1]q|%[3]*.[2]*[1]f|%#@x@|%2$#@x@|%arg|'{x}'|'{'|'}'"
     )
     .replace("*|X|*", "*\0X\0*")
     .split("|")
@@ -111,6 +117,9 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".html", "<p><a title='«das Rad»'>[1]</a> «ja»</p>"),
         (".html", "<p>{{ x `<b>so</b>` }} «ja»</p>"),
         (".html", "<template><p>«ja»</p></template><video>«nein»</video>"),
+        # characters of private use, as fonts of icons have them
+        (".html", "<p>«Gruppe» <i class=fa>\uf2e0</i> «hier»\uf2df «so»\uf2e0</p>"),
+        (".html", '<p><img alt="\uf2e0 «Rad»"> «hier»</p>'),
         # marks of footnotes
         (".html", "<p>«Das»<a href=u>[1]</a> «ist»<sup>2</sup> «so da»</p>"),
         # templates inside values, with the same quotation marks
@@ -202,6 +211,13 @@ TIMES = "00:01.000 --> 00:02.000\n"
         (".adoc", "«ja»,footnote:[«das ist» *«so»*.] «und» footnote:a[], footnoteref:[b,«da»].\n"),
         (".adoc", "«ja», '[.in]``so``', ``so `` «und» [.x]`so` «da»\n"),
         (".adoc", "«das ist eine footnote:[offen und da»\n"),
+        (".adoc", "[%hardbreaks]\n«Rosen sind rot,»\n«Veilchen» *«so blau»*\n"),
+        (".adoc", '[.x,options="hardbreaks"]\n> «Rosen sind rot,»\n> «Veilchen blau»\n'),
+        (".adoc", "= «Titel»\n:hardbreaks:\n\n* «Rosen sind rot,»\n«Veilchen blau»\n"),
+        (".adoc", "«das» «H»~2~«O ist» 10^6^ «und der» 1^te^ «ja» [.x]^so^ «da»\n"),
+        (".adoc", "«das» +{name}+, ++<u>so</u>++ «und» +*x*+ «ist a + b»\n"),
+        (".adoc", 'image::b.png["«ein Bild, gut = so»", 20, width=9]\n\n«ja»\n'),
+        (".adoc", "«das ist» image:a.png[«ein Bild», 10, 20%] «da»\n"),
         (".adoc", "«siehe» {url}/a/b[*«das Rad»*] «und» {url}[«so»] «da» {x} [.y]#«gut»# {z}.\n"),
         (".adoc", "«ein» [line-through]#«Rad»# «und» [.a.b]*«so»*\n"),
         (".adoc", '«siehe» <<a,«das Rad»>> «und» [.x]«_so_» "`«ja»`" «a_b»\n'),
@@ -606,6 +622,30 @@ def test_many_placeholders_and_many_sentences_take_no_time():
     translated(".txt", f"% {'0' * 100_000}a", str.upper)
     translated(".html", f"<p><b>{'<i>Das</i> ist so. ' * 600}</b></p>", str.upper)
     assert time.process_time() - start < 5  # 30 s and more where each looks at all others
+
+
+@pytest.mark.parametrize("thing", ["<!-- so -->", "<?so da?>", "<div>"])
+def test_html_inside_a_paragraph_begins_no_line(thing):
+    """There it would be a block of HTML, which ends the paragraph."""
+    text = f"{'ein Rad ' * 9}und {thing} ist da\n{'ein Rad ' * 10}ist hier\n"
+    for count in range(12):
+        new = translated(".md", text, lambda sentence, count=count: "x " * count + sentence)
+        assert new.count("\n") > 1 and f" {thing}" in new, new
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("- Das ist <!-- c --> **gut**", "- **gut** <!-- c --> ist Das"),
+        ("**Das ist** <!-- c --> gut", "gut <!-- c --> **ist Das**"),
+        ("Das <!-- a --> <!-- b --> ist", "ist <!-- a --> <!-- b --> Das"),
+        ("Das ist\\\nso <!-- c --> gut", "gut\\\nso <!-- c --> ist Das"),
+        ("# <!-- c --> Das ist", "# <!-- c --> ist Das"),
+    ],
+)
+def test_a_comment_inside_a_text_does_not_come_to_its_beginning(text, wanted):
+    new = reordered_bytes(".md", text.encode(), lambda words: words[::-1])
+    assert new.decode() == wanted
 
 
 @pytest.mark.parametrize("cut", range(0, 40, 4))

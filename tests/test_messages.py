@@ -5,14 +5,16 @@ import csv
 import io
 import json
 import re
+import time
 from collections import Counter
+from html import escape as escaped
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 from document_walkers import property_texts
-from documents import FakeTranslator, check_marked, translated, translated_bytes
+from documents import FakeTranslator, check_marked, sentences_of, translated, translated_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -173,6 +175,29 @@ def test_texts_in_their_places(extension, marked, left):
     assert +counts == left
 
 
+TARGETLESS = (
+    "<xliff version='1.2'><file><body><trans-unit id='a'><source>{}</source></trans-unit>"
+    "</body></file></xliff>"
+)
+WITH_BLOCKS = [
+    (".json", '["{}"]'),
+    (".json", '["{n, plural, one {{}} other {#}}"]'),
+    (".xml", "<resources><string name='a'>{}</string></resources>"),
+    (".xml", "<resources><string name='a'><![CDATA[{}]]></string></resources>"),
+    (".xlf", TARGETLESS),
+    (".xlf", TARGETLESS.replace("{}", "<![CDATA[{}]]>")),
+]
+
+
+@pytest.mark.parametrize(("extension", "around"), WITH_BLOCKS)
+@pytest.mark.parametrize("name", ["li", "P", "h2"])
+def test_tags_of_blocks_are_between_texts(extension, around, name):
+    blocks = f"<{name}>Rot</{name}><{name}>Das <b>Haus</b> ist gut</{name}><hr/>Der Weg"
+    is_escaped = extension == ".xlf" and "CDATA" not in around
+    text = around.replace("{}", escaped(blocks) if is_escaped else blocks)
+    assert sentences_of(extension, text) == ["Rot", "Das Haus ist gut", "Der Weg"]
+
+
 @pytest.mark.parametrize("extension", AROUND)
 def test_references_to_the_entities_of_a_file_stay(extension):
     element = {
@@ -187,6 +212,40 @@ def test_references_to_the_entities_of_a_file_stay(extension):
         text = text.replace("<source>x", "<source>Fahr &app; &amp; dahin")
     new = translated(extension, text, str.upper)
     assert new.count("FAHR &app; &amp; DAHIN") == 1
+
+
+def test_no_text_of_a_large_file_looks_through_all_of_it():
+    texts = "<string name='a'>gut</string>" * 500
+    start = time.process_time()
+    translated(".xml", f"<resources><!--{'x' * 20_000_000}-->{texts}</resources>", str.upper)
+    assert time.process_time() - start < 3
+
+
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset={}\\n"\n\n'
+UTF_8_HEADER = HEADER.format("UTF-8")
+DECLARED = "<?xml version='1.0' encoding='{}'?>"
+
+
+@pytest.mark.parametrize("stated", ["ASCII", "us-ascii", "CHARSET"])
+def test_a_file_that_states_ascii_is_read_again(stated):
+    """A header of gettext states UTF-8 then; XML has references."""
+    text = 'msgid "Rad"\nmsgstr ""\n'
+    new = translated(".po", HEADER.format(stated) + text, lambda _: "Räder")
+    assert new.startswith(UTF_8_HEADER) and 'msgstr "Räder"' in new
+    assert translated(".po", HEADER.format(stated) + text, str.upper).startswith(
+        HEADER.format(stated)
+    )
+    if stated == "CHARSET":
+        return
+    page = f"<meta charset={stated}><p title='Rad'>Rad <b>so</b> {{x}}</p>"
+    new = translated(".html", page, lambda each: each.replace("Rad", "Räder"))
+    assert new == page.replace("Rad", "R&#228;der")
+    for string in ("Rad", "<![CDATA[Rad]]>", "<b>Rad %s</b>", "<b>Rad</b> ja"):
+        text = f"{DECLARED.format(stated)}<resources><string name='a'>{string}</string></resources>"
+        data, _ = translated_bytes(".xml", text.encode(), lambda each: each.replace("Rad", "Rä&日"))
+        shown = "".join(ElementTree.fromstring(data).itertext())
+        plain = "".join(ElementTree.fromstring(text).itertext())
+        assert data.isascii() and shown == plain.replace("Rad", "Rä&日")
 
 
 UNFINISHED = '<translation type="unfinished">{}</translation>'
@@ -435,6 +494,34 @@ def test_arguments_of_a_message_stay_arguments(value, word):
     data = translated(".properties", f"a={value}\n", lambda text: text.replace("Rad", word))
     (new,) = property_texts(data.encode())
     assert message_format(new) == message_format(value).replace("Rad", word)
+
+
+def test_an_apostrophe_beside_an_argument_quotes_it_only_where_it_did():
+    for value, wanted in (("Datei it's Rad{0}", "it''s d''{0}"), ("der'{0}' Rad {0}", "d' {0}")):
+        data = translated(".properties", f"a={value}\n", lambda text: text.replace("Rad", "d'"))
+        assert data.endswith(f"{wanted}\n")
+
+
+ICU = "{n, plural, one {# Wort{name}} other {# Räder, Wort}} und {n} Wort{name}"
+AROUND_ICU = {
+    '["{}"]': ".json",
+    "[\"l''eau {}\"]": ".json",
+    "a: {}\n": ".yaml",
+    "a={}\n": ".properties",
+    "a=l''eau {}\n": ".properties",
+}
+
+
+@pytest.mark.parametrize("around", AROUND_ICU)
+@pytest.mark.parametrize("word", ["d'", "l'd'", "it's", "d'''"])
+def test_no_apostrophe_of_a_translation_quotes_an_argument_of_icu(around, word):
+    """Two of them are shown as one; a single one before a brace begins a quotation."""
+    source = around.replace("{}", f"Die {ICU}")
+    new = translated(AROUND_ICU[around], source, lambda text: text.replace("Wort", word))
+    shown = new.replace("''", "’")
+    assert not re.search(r"'[{}#]", shown)
+    squeezed = re.sub("['’]+", "’", shown)
+    assert re.sub("'+", "’", f"Die {ICU.replace('Wort', word)}") in squeezed
 
 
 # --------------------------------------------------------------------------------------------------

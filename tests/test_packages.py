@@ -6,17 +6,20 @@ import re
 import zipfile
 from collections import Counter
 from html import escape
-from itertools import product
+from itertools import chain, product, zip_longest
 from pathlib import Path
 
 import pytest
-from documents import FakeTranslator, sentences_of, translated_bytes
+from documents import FakeTranslator, reordered_bytes, sentences_of, translated_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packages import (
     EPUB,
     EXCEL,
     HEAD,
     MARKED_PACKAGES,
     PACKAGES,
+    PICTURE,
     WORD,
     A,
     P,
@@ -35,6 +38,7 @@ from nmt.documents.translation import translate_document
 from nmt.errors import UserError
 
 pytest.importorskip("lxml")
+few = settings(max_examples=40)
 
 
 def canonical(text: str) -> str:
@@ -160,6 +164,23 @@ def test_the_texts_of_a_paragraph_of_opendocument(thing, texts):
     assert sentences_of(".odt", pack({"content.xml": content})) == texts
 
 
+def test_lines_of_headers_and_descriptions_are_texts_of_their_own():
+    files = unmarked(EXCEL)
+    name = "xl/worksheets/sheet1.xml"
+    header = '&amp;C&amp;"Arial"Das Haus&#xA;Der Weg'
+    files[name] = re.sub(
+        "<oddHeader>.*?</oddHeader>", f"<oddHeader>{header}</oddHeader>", files[name]
+    )
+    assert {"Das Haus", "Der Weg"} <= set(sentences_of(".xlsx", pack(files)))
+    new = files_in(translated_bytes(".xlsx", pack(files))[0])[name]
+    assert "DAS HAUS\nDER WEG</oddHeader>" in new
+
+    picture = PICTURE.replace("Hund'", "Hund&#xA;&#xA;Von Hand beschrieben'")
+    assert sentences_of(".docx", word(picture)) == ["Ein Bild vom Hund", "Von Hand beschrieben"]
+    new = word_text(translated_bytes(".docx", word(picture))[0])
+    assert "EIN BILD VOM HUND&#10;&#10;VON HAND BESCHRIEBEN" in new
+
+
 def test_a_soft_hyphen_is_of_a_word_of_the_source():
     data = word(run("Ein Fahr") + "<w:r><w:softHyphen/></w:r>" + run("rad"))
     assert sentences_of(".docx", data) == ["Ein Fahrrad"]
@@ -221,6 +242,66 @@ def test_sides_that_cross_an_element_stay_well_formed():
         "vier",
         "zwei",
     ]
+
+
+SYMBOL = '<w:r><w:sym w:char="F0"/></w:r>'
+PAGE = field(" PAGE ", run("7"))
+# Bold words that are shorter than the one beside them, so that they are a pair of tags
+REORDERED = [
+    run("Sonntagnachmittags ") + SYMBOL + run(" ist es so gut", "<w:b/>"),
+    PAGE + run(" ist es so gut ", "<w:b/>") + SYMBOL + run(" sonntagnachmittags"),
+]
+
+
+@few
+@given(st.sampled_from(REORDERED), st.randoms(use_true_random=False))
+def test_no_order_of_the_words_loses_anything_of_a_paragraph(paragraph, generator):
+    data = reordered_bytes(
+        ".docx", word(paragraph), lambda words: generator.sample(words, len(words))
+    )
+    things = re.compile(r"<w:(?:sym|fldChar|instrText)\b[^>]*>")
+    new = word_text(data)
+    assert sorted(things.findall(new)) == sorted(things.findall(paragraph))
+    shown = re.compile("<w:t[^>]*>([^<]*)")
+    before, after = (sorted(" ".join(shown.findall(text)).split()) for text in (paragraph, new))
+    assert after == before
+
+
+def crossing(begin: str, end: str, text: str) -> str:
+    """A sentence with two ranges that cross."""
+    places = [begin.format(1), begin.format(2), end.format(1), end.format(2)]
+    words = map(text.format, ["das Rad ", " ist hier ", " und dort ", " ganz gut ", " so"])
+    return "".join(chain.from_iterable(zip_longest(words, places, fillvalue="")))
+
+
+TEXT = "<w:r><w:t xml:space='preserve'>{}</w:t></w:r>"
+OFFICE = "xmlns:text='urn:text' xmlns:o='urn:office'"
+RANGES = [
+    (".docx", '<w:bookmarkStart w:id="{}"/>', '<w:bookmarkEnd w:id="{}"/>', TEXT),
+    (".xlf", '<bx id="{}"/>', '<ex id="{}"/>', "{}"),
+    (".xlf", '<bpt id="{}">a</bpt>', '<ept id="{}">b</ept>', "{}"),
+    (".odt", '<text:bookmark-start text:name="{}"/>', '<text:bookmark-end text:name="{}"/>', "{}"),
+    (".odt", '<o:annotation o:name="{}"/>', '<o:annotation-end o:name="{}"/>', "{}"),
+]
+
+
+@few
+@given(st.sampled_from(RANGES), st.randoms(use_true_random=False))
+def test_no_range_ends_before_its_beginning(case, generator):
+    extension, begin, end, text = case
+    paragraph = crossing(begin, end, text)
+    if extension == ".docx":
+        data = word(paragraph)
+    elif extension == ".xlf":
+        data = xliff(UNIT.format(f"<source>{paragraph}</source>")).encode()
+    else:
+        data = pack({"content.xml": f"<d {OFFICE}><text:p>{paragraph}</text:p></d>"})
+    new = reordered_bytes(extension, data, lambda words: generator.sample(words, len(words)))
+    content = new.decode() if extension == ".xlf" else "".join(files_in(new).values())
+    content = content.partition("<target")[2] or content
+    for number in "12":
+        places = [content.index(side.format(number)) for side in (begin, end)]
+        assert places == sorted(places)
 
 
 def test_a_field_without_words_around_it_is_counted_once():

@@ -137,6 +137,8 @@ VARIABLE = "|".join(
         rf"%\d+\${FORMAT}",  # %1$s, %1$,d
         r"%[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)",  # %s, %.2f
         rf"{NO_SHARE}%{FORMAT}(?!\w)",  # %,d, %*d, %S
+        # of Go: %[1]s, %[3]*.[2]*[1]f
+        r"%[-+#0]{0,3}(?:[\d.]{0,9}\[\d{1,3}\]\*?){1,3}[\d.]{0,9}[vTtbcdoOqxXUeEfFgGspw]",
         r"%[-+0]?\d*<PRI\w+>",  # %<PRIu64>
         r"%\d+![^!\s]{1,9}!",  # %1!s!
         r"%\w+%",  # %name%

@@ -6,7 +6,7 @@ from functools import partial
 
 from nmt.corpus.words import has_letters
 from nmt.documents.html import LONGEST_BLOCK
-from nmt.documents.messages import ESCAPE, message_parts, unescaped
+from nmt.documents.messages import BLOCKS, ESCAPE, message_parts, unescaped
 from nmt.documents.segment import (
     BLANK,
     MARKED,
@@ -117,6 +117,8 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
         shown = ""
         if name == "br":
             kind = Kind.BREAK
+        elif name.lower() in BLOCKS:
+            kind = Kind.SEPARATOR
         elif match["comment"] or match["empty"]:
             kind = Kind.POINT
         elif name.startswith("xliff:") and kind == Kind.OPEN:

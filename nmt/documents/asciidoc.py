@@ -50,6 +50,9 @@ CODE_STYLE = re.compile(
 )
 # What a table's style says about it: [separator=¦], [%header,format="csv"]
 TABLE_ATTRIBUTE = re.compile(r"\b(format|separator)[ \t]*=[ \t]*(\"[^\"\n]*\"|[^\s,\]]*)")
+# Of a paragraph, by its style or by an attribute of the document: each of its lines stays one
+HARD_BREAKS = re.compile(r"%hardbreaks\b|\bopt(?:ion)?s=[\"\w,]*\bhardbreaks\b")
+ALL_HARD_BREAKS = re.compile(r"^:hardbreaks(?:-option)?:[ \t]*\r?$", re.MULTILINE)
 SEPARATORS = {"psv": "|", "csv": ",", "tsv": "\t", "dsv": ":"}
 FORMAT_OF_SIGN = {",": "csv", ":": "dsv"}
 CELL_STYLE = r"(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?"
@@ -60,7 +63,7 @@ BLOCK_IN_CELL = re.compile(
     re.MULTILINE,
 )
 # Behind the text of a macro, such as ,window=_blank
-NAMED = r"(?:,(?:[ \t]*[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
+NAMED = r"(?:,[ \t]*(?:[\w-]+=(?:\"[^\"\n]*\"|[^\s,\]\"]+)|\d+%?))"
 BLOCK_SIGN = (
     r"(?=(?:=+|\*+|\.+|-|•|\#+|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)\s|\.\.?[^\s.]|//|:[\w-]+:"
     rf"|[|!,:]={{3}}|\[[^\n]*\][ \t]*$|{ADMONITION.pattern}|{VERBATIM.pattern}|{DELIMITER.pattern})"
@@ -106,7 +109,11 @@ MARKUP = {
         rf"(?:{ROLE})?(?:``[^`]+``|`[^`\n]+`|(?<!\w)`(?=\S)[^`]+(?<=\S)`(?!\w))",
         r"<<[^<>\n]+>>",  # references without a text, anchors
         r"\[\[[^\[\]\n]+\]\]",
-        r"\+{3}(?:(?!\+{3})[^\n])+\+{3}",  # a passthrough
+        # passthroughs
+        r"\+{3}(?:(?!\+{3})[^\n])+\+{3}",
+        r"(?<![\w+])\+(?=\S)[^+\n]*(?<=[^\s+])\+(?![\w+])",
+        r"(?<!\+)\+\+(?=\S)(?:(?!\+\+)[^\n])+(?<=\S)\+\+(?!\+)",
+        rf"(?:{ROLE})?(?:\^\S+?\^|~\S+?~)",  # raised and lowered characters
         r"\{[\w-]+\}/(?:[\w./?&=%~+-]*\w)?",  # a path that begins with an attribute
         r"(?<!\w)\w+::?[^\s\[\]]{0,500}\[[^\[\]\n]{0,1000}\]",  # a macro
         rf"(?!__)(?:{PLACEHOLDER})",
@@ -198,10 +205,11 @@ Piece = tuple[int, int, Part]  # what is text or left, with its place
 
 
 class Escapes(NamedTuple):
-    """How the text of a cell is read and written."""
+    """How the text of a cell, or of a paragraph, is read and written."""
 
     read: Callable[[str], str]
     write: Callable[[str], str]
+    keeps_lines: bool = False
 
 
 NO_ESCAPES = Escapes(str, str)
@@ -213,12 +221,21 @@ def referring(escapes: Escapes, pattern: str) -> Escapes:
     def write(text: str) -> str:
         return escapes.write(re.sub(pattern, lambda match: reference(match[0]), text))
 
-    return Escapes(escapes.read, write)
+    return escapes._replace(write=write)
+
+
+def with_style(escapes: Escapes, style: str) -> Escapes:
+    """These escapes, for a paragraph below lines with its style."""
+    return escapes._replace(keeps_lines=escapes.keeps_lines or bool(HARD_BREAKS.search(style)))
 
 
 IN_LABEL = r":\Z"  # before its ::
-# The first of the attributes of a macro, between its brackets
+# The first of the attributes of a macro, between its brackets; in quotation marks, it has commas
+ALTERNATIVE = re.compile(
+    r"(?P<quote>\")?(?P<text>(?(quote)[^\"\n]+(?=\"[ \t]*(?:,|$))|[^,=]+(?=,|$)))"
+)
 IN_ATTRIBUTE = r"[\],=]|^[\"']"
+IN_QUOTES = r"[\]\"]"
 
 
 class Line(NamedTuple):
@@ -232,7 +249,8 @@ class Line(NamedTuple):
 def read_asciidoc(text: str) -> Iterator[Part]:
     """The parts of a document."""
     position = 0
-    for start, end, part in pieces(text, 0, len(text), NO_ESCAPES):
+    escapes = NO_ESCAPES._replace(keeps_lines=bool(ALL_HARD_BREAKS.search(text)))
+    for start, end, part in pieces(text, 0, len(text), escapes):
         yield from (text[position:start], part)
         position = end
     yield text[position:]
@@ -290,7 +308,7 @@ def pieces(text: str, start: int, end: int, escapes: Escapes) -> Iterator[Piece]
             if is_code(style) or (is_header and not match) or is_indented:
                 yield left(text, line.start, lines[after - 1].end)
             else:
-                yield from prose(text, lines[index:after], match, escapes)
+                yield from prose(text, lines[index:after], match, with_style(escapes, style))
             style = ""
             is_header = False
 
@@ -336,12 +354,15 @@ def left_line(text: str, line: Line, match: re.Match[str], escapes: Escapes) -> 
     """A comment, an attribute or a macro; the text of an image is translated."""
     start = line.start
     if match["macro"] and match["name"] in ("image", "video", "audio"):
-        inside = match["inside"].partition(",")[0]
-        begin = line.start + match.start("inside")
-        if inside and "=" not in inside:
+        alternative = ALTERNATIVE.match(match["inside"])
+        if alternative:
+            begin, end = alternative.span("text")
+            begin += line.start + match.start("inside")
+            end += line.start + match.start("inside")
+            signs = IN_QUOTES if alternative["quote"] else IN_ATTRIBUTE
             yield left(text, start, begin)
-            start = begin + len(inside)
-            yield read_text(text, begin, start, referring(escapes, IN_ATTRIBUTE))
+            yield read_text(text, begin, end, referring(escapes, signs))
+            start = end
     yield left(text, start, line.end, COMMENTS if match["comment"] else AS_CODE)
 
 
@@ -375,6 +396,7 @@ def read_text(text: str, start: int, end: int, escapes: Escapes) -> Piece:
     """The text of a block, or of a cell whose signs have escapes of their own."""
     raw = text[start:end]
     reader = AsciiDocReader(escapes.read(raw).replace("\r\n", "\n"))
+    reader.keeps_lines = escapes.keeps_lines
     reader.read(0, len(reader.text))
     prefix = re.search(rf"\n({LINE_PREFIX})", raw)
     separator = newline_of(raw) + (prefix[1] if prefix else "")

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from nmt.documents.counting import count_elements, count_xml
-from nmt.documents.html import read_html
+from nmt.documents.html import read_page
 from nmt.documents.limits import unpack
 from nmt.documents.packages import Package, leave_rest
 from nmt.documents.segment import Document, Field, Malformed
@@ -106,7 +106,7 @@ def read_chapter(package: Package, path: str) -> None:
         ) from None
     written = [text]
     try:
-        parts = list(read_html(text))
+        parts = list(read_page(text))
     except Malformed as error:
         line = text.count("\n", 0, error.position or 0) + 1
         raise Malformed(f"{path}, line {line}: {error}") from None

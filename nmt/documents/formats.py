@@ -13,7 +13,7 @@ from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.csv_files import Languages, count_table, read_table
 from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.gettext import count_po, read_po
-from nmt.documents.html import read_html
+from nmt.documents.html import read_page
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import read_markdown
 from nmt.documents.markdown_blocks import count_blocks
@@ -65,7 +65,7 @@ def office_format(extensions: str, kind: OfficeFormat) -> Format:
 FORMATS = {
     "plain text": Format(".txt", partial(read_stream, read_text), count_paragraphs),
     "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), count_blocks),
-    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), count_elements),
+    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_page), count_elements),
     "subtitles": Format(
         ".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), count_cues, are_alike=False
     ),

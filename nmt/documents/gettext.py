@@ -12,6 +12,7 @@ from typing import Any
 from nmt.corpus.languages import base_code
 from nmt.documents.messages import message_parts, with_doubts
 from nmt.documents.segment import (
+    ASCII,
     OBSOLETE,
     TRANSLATED,
     Document,
@@ -39,7 +40,7 @@ def read_po(data: bytes, retranslate: bool) -> Document:
     def write() -> bytes:
         if not has_rule:
             state_plurals(store, document.language)
-        return write_po(store, data, before)
+        return with_charset(write_po(store, data, before))
 
     document = Document([], write)
     document.stated.append(Stated(LANGUAGE, language_of(store), True))
@@ -127,9 +128,21 @@ def write_po(store: Any, data: bytes, before: Sequence[str]) -> bytes:
     for unit, old, place in zip(store.units, before, pairwise([*places, len(data)]), strict=True):
         start, end = place
         if str(unit) != old:
-            end = start + len(data[start:end].rstrip())
-            new[start, end] = str(unit).rstrip().encode()
+            raw = data[start:end]
+            text = str(unit).rstrip().encode()
+            if raw.partition(newline)[0].endswith(b"\r"):  # a unit with other line ends
+                text = text.replace(newline, b"\r\n")
+            new[start, start + len(raw.rstrip())] = text
     return spliced(data, new)
+
+
+def with_charset(data: bytes) -> bytes:
+    """A file that states its encoding, where the header of a template or of ASCII does not."""
+    charset = CHARSET.search(data)
+    stated = charset[1].decode().lower() if charset else "utf-8"
+    if charset is None or data.isascii() or stated not in {"charset", *ASCII}:
+        return data
+    return spliced(data, {charset.span(1): b"UTF-8"})
 
 
 def open_po(data: bytes) -> Any:
@@ -141,6 +154,9 @@ def open_po(data: bytes) -> Any:
     with needs_extra("documents"):
         from translate.storage.pypo import pofile
     store = pofile()
+    if 0 < data.count(b"\r\n") < data.count(b"\n"):
+        # translate-toolkit divides a file by one kind of line end, and loses what has the other
+        data = data.replace(b"\r\n", b"\n")
     try:
         store.parse(data)
     except Exception as error:  # of any kind: the parser has no error of its own

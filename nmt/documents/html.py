@@ -28,6 +28,7 @@ from nmt.documents.segment import (
     Part,
     Segment,
     SegmentBuilder,
+    as_references,
     check_encoding,
     find_partners,
     left_if_letters,
@@ -41,6 +42,9 @@ INLINE = set(
 )
 # <?xml version="1.0" encoding="UTF-8"?>
 DECLARATION = re.compile(r"""<\?xml\b[^>]*\bencoding\s*=\s*["']([^"']+)""")
+STATES_ASCII = re.compile(
+    r"<(?:meta|\?xml)\b[^<>]*\b(?:charset|encoding)\s*=\s*[\"']?(?:us-)?ascii\b", re.IGNORECASE
+)
 READINGS = {"rt", "rp"}  # of characters, in <ruby>
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
 RAW_TEXT = set("script style xmp iframe noembed noframes".split())  # no tags are inside
@@ -131,6 +135,19 @@ class Token(NamedTuple):
     is_block: bool = False  # it stands between texts
     reason: str = ""  # why the element that it begins is left as it is
     language: str = ""  # of its element, as that says
+
+
+def read_page(text: str) -> Iterator[Part]:
+    """The parts of a whole document; one that states ASCII gets no other characters."""
+    parts = list(read_html(text))
+    if STATES_ASCII.search(text):
+        for segment in segments(parts):
+            segment.escape = partial(escape_to_ascii, segment.escape)
+    yield from parts
+
+
+def escape_to_ascii(escape: Callable[[str], str], text: str) -> str:
+    return as_references(escape(text))
 
 
 def read_html(text: str) -> Iterator[Part]:

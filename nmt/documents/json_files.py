@@ -10,7 +10,7 @@ from typing import Any
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
 from nmt.documents.messages import message_parts, said_about
-from nmt.documents.properties import has_doubled
+from nmt.documents.properties import doubled_apostrophes, has_doubled
 from nmt.documents.segment import COMMENTS, Document, Malformed, TextFile
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
@@ -87,7 +87,7 @@ def strings(node: Any, reason: str = "") -> Iterator[tuple[str, str]]:
 
 def write_string(text: str, is_escaped: bool, has_slashes: bool, is_doubled: bool) -> str:
     if is_doubled:
-        text = text.replace("'", "''")
+        text = doubled_apostrophes(text)
     written = json.dumps(text, ensure_ascii=is_escaped)
     return written.replace("/", "\\/") if has_slashes else written
 

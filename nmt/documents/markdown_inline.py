@@ -14,6 +14,7 @@ from nmt.documents.emphasis import SIGNS, markdown_emphasis, marked
 from nmt.documents.html import (
     BETWEEN_LINKS,
     FORMULA,
+    INLINE,
     TOKEN,
     Token,
     add_token,
@@ -21,7 +22,7 @@ from nmt.documents.html import (
     shown_text,
 )
 from nmt.documents.markdown_blocks import BRACES, HTML_TAG
-from nmt.documents.plain_text import common_width, wrap
+from nmt.documents.plain_text import UNLIMITED, common_width, wrap
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
@@ -96,6 +97,8 @@ BLOCK_SIGN = (
     r"|\$\$(?!(?:(?!\$\$).)+\$\$[ \t]*\S)"  # a formula with text behind it is no block
     r"|!!!\s|\?\?\?\+?\s|===[!+]?\s|\{:|(?:\^{3,}|\+{3,})\s*$)"
 )
+# At the beginning of a line, HTML is a block, but for tags of a sentence
+HTML_SIGN = rf"(?=<[!?]|</?(?!(?:{'|'.join(INLINE)})[\s/>])[A-Za-z][\w-]*[\s/>])"
 LINE_START = re.compile(rf"(?m)^([ \t]*)(?:{ITEM_NUMBER}|{BLOCK_SIGN})")
 LITERAL = re.compile(
     r"\\(?![A-Za-z0-9])|`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|==|~~"
@@ -171,11 +174,12 @@ class InlineReader:
 
     PATTERN = markup_pattern(MARKUP)
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
-    # Templates, code, formulas, addresses of links, tags: no line ends inside of them, nor before
-    # what would begin a block
+    # Templates, code, formulas, addresses of links, tags, comments: no line ends inside of them,
+    # nor before what would begin a block
     UNBROKEN = re.compile(
-        rf" (?=```|{ITEM_NUMBER}|{BLOCK_SIGN})|{TEMPLATE}|{CODE_SPAN}"
+        rf" (?=```|{ITEM_NUMBER}|{BLOCK_SIGN}|{HTML_SIGN})|{TEMPLATE}|{CODE_SPAN}"
         r"|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)|<[A-Za-z/][^<>\n]*>"
+        r"|<!--(?:(?!<!--|-->)[^\n])*-->"
     )
     unescape: Callable[[str], str] = staticmethod(html.unescape)
     write_emphasis: Callable[[str], str] = staticmethod(markdown_emphasis)
@@ -194,6 +198,7 @@ class InlineReader:
         self.builder = SegmentBuilder(self.escape)
         self.ends = ends or InlineEnds(text)
         self.depth = depth  # of images
+        self.keeps_lines = False  # whether each of its lines stays one
         self.is_link = False  # whether it reads the text of a link
         self.runs: list[Tag] = []  # of emphasis that is open
         self.unpaired: list[Tag] = []  # of emphasis that nothing closes
@@ -219,7 +224,7 @@ class InlineReader:
 
         Behind the sign of an item, the first line begins no block, whatever it begins with.
         """
-        width = common_width(self.text.split("\n"))
+        width = UNLIMITED if self.keeps_lines else common_width(self.text.split("\n"))
 
         def lay_out(translation: str) -> str:
             # At the beginning of a line, a tag would begin a block of HTML, and a sign a list
@@ -307,6 +312,8 @@ class InlineReader:
                 self.builder.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
             case "unit" | "open" | "close" | "point" | "break" as kind:
                 self.builder.add(Kind[kind.upper()], [raw], "]", raw)
+            case "soft" if self.keeps_lines:
+                self.builder.add(Kind.BREAK, ["\n"])
             case "soft":
                 self.builder.add_space(raw)
             case _:  # an escaped sign
@@ -480,6 +487,7 @@ class InlineReader:
         if self.text.startswith("<!--", start) and start < self.ends.last_comment:
             after = self.text.index("-->", start) + 3
             self.builder.add(Kind.POINT, [left_if_letters(self.text[start:after], COMMENTS)])
+            self.builder.tags[-1].begins_block = True
             return after
         tag = HTML_TAG.match(self.text, start, end)
         if not tag:

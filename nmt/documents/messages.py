@@ -159,6 +159,8 @@ def tag_or_text(piece: str) -> str | Tag:
     kind = Kind.OPEN
     if name == "br":
         kind = Kind.BREAK
+    elif name in BLOCKS:
+        kind = Kind.SEPARATOR
     elif piece.startswith("</"):
         kind = Kind.CLOSE
     elif piece.endswith("/>"):

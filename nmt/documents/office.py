@@ -193,7 +193,7 @@ def read_attributes(package: Package, file: str, element: Any) -> None:
     for key, value in element.attrib.items():
         is_text = key.rpartition("}")[2] in TEXT_ATTRIBUTES.get(name, ())
         if is_text and value.strip() and not is_bullet(element):
-            package.add(file, plain_field(value, partial(element.set, key)))
+            package.add(file, plain_field(value, partial(element.set, key), is_line=False))
     if name in FORM_ATTRIBUTES:
         package.document.leave(attributes(element).get(FORM_ATTRIBUTES[name], ""), FORMS)
 

@@ -176,9 +176,11 @@ class OdfInline(TreeInline):
                     return Item(Kind.PAIR, child, items=items)
         if name in BREAKS:
             return Item(BREAKS[name], child)
+        values = attributes(child)
+        if name == "annotation" and "name" in values:  # a comment, up to its annotation-end
+            return Item(Kind.OPEN, child, name=f"{name} {values['name']}")
         thing, _, side = name.rpartition("-")
         if thing and side in SIDES:
-            values = attributes(child)
             number = values.get("change-id") or values.get("id") or values.get("name") or ""
             return Item(SIDES[side], child, name=f"{thing} {number}")
         if not (child.text or "").strip() or not name:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.corpus.words import SPACELESS, SPACELESS_ENDS, Span, is_punctuation
-from nmt.documents.segment import UNITS, Kind, Segment, find_partners, written
+from nmt.documents.segment import MARK, UNITS, Kind, Segment, find_partners, written
 from nmt.documents.word_weights import WordWeights, proportional_weights
 
 THRESHOLD = 0.5  # a target word with more than this from the words of a pair belongs to the pair
@@ -106,7 +106,10 @@ def put_back(
         )
         placement.place(nodes, (0, len(target)), (0, len(source)))
 
-    new = render(nodes, text, target, segment.escape)
+    def escape(plain: str) -> str:
+        return segment.escape(plain).replace(MARK, "(?)")
+
+    new = render(nodes, text, target, escape)
     units = {character: written(parts) for character, parts in segment.units.items()}
     # The first of each unit is written; a model may have copied it twice.
     new = UNITS.sub(lambda match: units.pop(match[0], ""), new)
@@ -217,6 +220,7 @@ class Node:
     last: int = 0
     children: list[Node] = field(default_factory=list)
     after: bool = False  # a point that belongs to the word before it
+    begins_block: bool = False  # a point before which there is a word, where its source has one
     # Target words [start, stop), found by Placement; start == stop: between two words.
     start: int = 0
     stop: int = 0
@@ -258,6 +262,7 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
                 index = partner
             elif tag.kind != Kind.BREAK:
                 node.kind = Kind.POINT
+                node.begins_block = tag.begins_block
                 # Whether it follows a word without a space, and no word follows it in this way
                 before = segment.text[max(tag.position - 1, 0) : tag.position]
                 after = segment.text[tag.position : tag.position + 1]
@@ -402,10 +407,14 @@ class Placement:
             if node.is_pair:
                 continue
             place = self.point(node, region, source)
+            is_inside = node.begins_block and node.first > source[0]
+            if is_inside and place == region[0] < region[1]:
+                place += 1
             index = bisect_left(starts, place) - 1  # the last pair that begins before it
             if index >= 0 and place < in_order[index].stop:
                 pair = in_order[index]
-                place = pair.start if node.first <= pair.first else pair.stop
+                is_before = node.first <= pair.first and not (is_inside and pair.start == region[0])
+                place = pair.start if is_before else pair.stop
             node.start = place
             node.stop = place
             node.after |= place == region[1]

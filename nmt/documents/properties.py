@@ -9,7 +9,7 @@ from collections import Counter
 from functools import partial
 
 from nmt.documents.messages import ESCAPE, message_parts, unescaped
-from nmt.documents.segment import Document, TextFile, check_text
+from nmt.documents.segment import MESSAGE, Document, TextFile, check_text
 
 LINE = re.compile(
     r"[ \t\f]*"
@@ -23,7 +23,8 @@ CONTINUED = re.compile(r"\\(?:\r\n|\r|\n)[ \t\f]*")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 WRITTEN = str.maketrans({"\\": "\\\\"} | {sign: f"\\{letter}" for letter, sign in CONTROLS.items()})
 ARGUMENT = re.compile(r"\{\d")  # of MessageFormat, for which '' is an apostrophe
-APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
+IN_WORD = re.compile(r"(?<=\w)'(?=\w)")
+BEFORE_ARGUMENT = re.compile(r"(?<=\w)'(?=\{\d)")
 # The last character that can be written, by the encoding of a file.
 LAST = {"ascii": "\x7f", "latin-1": "\xff", "utf-8": "\U0010ffff"}
 WORD_AND_SPACE = re.compile(r"(?:(?!\\n)\S)*(?:\\n|\s+|\Z)")
@@ -64,13 +65,21 @@ def has_doubled(text: str) -> bool:
     return "'" not in text.replace("''", "") and ("''" in text or ARGUMENT.search(text) is not None)
 
 
+def doubled_apostrophes(text: str) -> str:
+    """A text with each apostrophe twice; those of a message are so already before braces."""
+    pattern = r"''(?=[{}#])|'" if re.search(MESSAGE, text) else "'"
+    return re.sub(pattern, "''", text)
+
+
 def write_value(text: str, raw: str, encoding: str) -> str:
     """A text as the value `raw` is written: its apostrophes, its escapes, its lines."""
     old = value_of(raw)
     if has_doubled(old):
-        text = text.replace("'", "''")
+        text = doubled_apostrophes(text)
     elif ARGUMENT.search(old):
-        text = APOSTROPHE.sub("''", text)
+        text = IN_WORD.sub("''", text)
+        if not BEFORE_ARGUMENT.search(old):  # there it quotes the argument
+            text = BEFORE_ARGUMENT.sub("''", text)
     text = text.translate(WRITTEN)
     for sign in ":=#!":
         if f"\\{sign}" in raw:

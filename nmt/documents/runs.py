@@ -273,7 +273,7 @@ class RunInline(Inline):
         for child in new:
             thing = self.thing(child)
             if isinstance(thing, Piece):
-                elements += self.with_text(thing, "".join(child.itertext()))
+                elements += self.made(child, thing)
             elif child.tag.startswith("g"):
                 piece, holder, look = thing
                 self.refill(holder, child, look)

@@ -24,6 +24,8 @@ from nmt.data.text_filter import PATTERNS, PHRASE, has_words
 # characters of the private use area that stand for units
 FIRST_UNIT = 0xF2A0
 MOST_UNITS = 64
+# Behind an unsure word, until its translation is written; that of a document becomes a unit
+MARK = chr(FIRST_UNIT + MOST_UNITS)
 DEEPEST = 50  # pairs of tags inside each other; those of further ones are points
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 BLANK = " \t\r\n\f"
@@ -62,9 +64,12 @@ KEYWORDS = (
 )
 KEYWORD = rf"(?:[#/^}}]|(?:{KEYWORDS})\b)"
 STATEMENT = re.compile(rf"(?:\{{%[-+~]?|\{{\{{[-~]?|<\?(?:php)?)\s*{KEYWORD}|<%(?![=#-])")
-ATTRIBUTES = r"""(?:\s+[\w-]+=(?:"[^"\]]*"|'[^'\]]*'|[^\s\]"']+))+\s*/?"""
+# [box a=1]text[/box] of WordPress, [url=https://x.de]text[/url] of a forum, [b]text[/b]
+VALUE = r"""=(?:"[^"\]]*"|'[^'\]]*'|[^\s\[\]"']+)"""
+ATTRIBUTE = rf"\s+[\w-]+{VALUE}"
 SHORTCODE = (
-    rf"\[(?P<opens>[A-Za-z][\w-]*){ATTRIBUTES}\]|\[/(?P<closes>[A-Za-z][\w-]*)\]"
+    rf"\[(?P<opens>[A-Za-z][\w-]*)(?:{VALUE}|{ATTRIBUTE})(?:{ATTRIBUTE})*\s*/?\]"
+    r"|\[/(?P<closes>[A-Za-z][\w-]*)\]"
     r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
 )
 # [text](target) of Markdown, which messages and other texts may have too
@@ -76,6 +81,10 @@ MESSAGE = (
     r"(?:\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|(?P<choice>choice))\s*,"
     r"|(?<!\w)\{\{(?P<wiki>(?i:plural|gender)):[^{}|\n]{0,100}\|)"
 )
+# In a message of ICU, two apostrophes are one; a single one quotes what begins with a brace
+SINGLE = r"(?<!')(?:'')*'(?!')"
+BEFORE_UNIT = re.compile(rf"{SINGLE}(?=({UNITS.pattern}))")
+AT_END = re.compile(rf"(?:{QUOTED}|(?P<single>{SINGLE}))\Z")
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 LIMIT = re.compile(r"\s*-?[\d.∞]+\s*[#<≤]\s*")
 COUNT = re.compile(r"\s*(?:\d+=)?\s*")
@@ -85,7 +94,7 @@ BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 BAR = r"(?<=\s)\|(?:\|\|\|)?(?=\s)"
 KEPT = re.compile(  # in plain text
     rf"(?P<message>{MESSAGE})|{SHORTCODE}|{LINK}|(?P<bar>{BAR})|{PLACEHOLDER}"
-    rf"|&(?:#\d+|\w+);|{UNITS.pattern}|[{STAND_INS}]"
+    rf"|&(?:#\d+|\w+);|{UNITS.pattern}|{MARK}|[{STAND_INS}]"
 )
 # emphasis of Markdown may not end before a space
 KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))
@@ -114,6 +123,7 @@ class Tag:
     position: int
     parts: list[Part]  # as it is written; an attribute that is translated is a segment
     name: str = ""  # OPEN and CLOSE of one name belong together
+    begins_block: bool = False  # it would, at the beginning of a line
 
 
 @dataclass
@@ -289,6 +299,16 @@ def spliced(old: AnyStr, new: dict[Span, AnyStr]) -> AnyStr:
 UTF_8 = {"utf-8", "utf8", "ascii", "us-ascii"}  # encodings that are read as UTF-8
 
 
+ASCII = {"ascii", "us-ascii"}
+# What ASCII has not, but for the characters that stand for something while a text is translated
+NOT_ASCII = re.compile(f"[^\0-\x7f{chr(FIRST_UNIT)}-{MARK}\ufdd0-\ufdef]")
+
+
+def as_references(text: str) -> str:
+    """A text of HTML or XML in ASCII."""
+    return NOT_ASCII.sub(lambda match: f"&#{ord(match[0])};", text)
+
+
 def check_encoding(stated: str, position: int | None = None, line: int | None = None) -> None:
     """Raise Malformed where a file states an encoding that is not read as UTF-8."""
     if stated.lower() not in UTF_8:
@@ -376,6 +396,12 @@ def choice_spans(
     return spans
 
 
+def with_double_end(branch: str) -> str:
+    """A branch of a message, whose last apostrophe would quote the brace behind it."""
+    match = AT_END.search(branch)
+    return f"{branch}'" if match and match["single"] else branch
+
+
 def message_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where messages of ICU are in a text, up to the first one without an end."""
     end = 0
@@ -453,6 +479,7 @@ class SegmentBuilder:
         self.shown: dict[str, str] = {}  # of each unit
         self.space = ""  # as it was written, of the space that the text ends with
         self.markup: dict[str, Tag] = {}  # what STAND_INS stand for, if the text has any
+        self.is_icu = False  # whether the text has a message of ICU, or is in one
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
         """Add plain text, with entities decoded; what is not translated in it becomes a unit."""
@@ -580,19 +607,32 @@ class SegmentBuilder:
             rest = text[header.start() :]
             self.add(Kind.UNIT, [self.escape(rest)], shown=rest)
             return len(text)
+        is_icu = not header["choice"] and not header["wiki"]
+        self.is_icu |= is_icu
         parts: list[Part] = []
         position = header.start()
         for start, stop in spans:
             words = text[start:stop].rstrip()
             inner = SegmentBuilder(self.escape)
             inner.markup = self.markup
+            inner.is_icu = is_icu
             inner.add_text(words, KEPT_IN_BRANCH)
-            parts += [self.escape(text[position:start]), inner.build(self.escape(words))]
+            branch = inner.build(self.escape(words), with_double_end if is_icu else str)
+            parts += [self.escape(text[position:start]), branch]
             position = start + len(words)
         end = brace.end() + bool(header["wiki"])
         parts.append(self.escape(text[position:end]))
         self.add(Kind.UNIT, parts, shown=text[header.start() : end])
         return end
+
+    def escape_in_message(self, text: str) -> str:
+        """Plain text of a message of ICU: no apostrophe of it quotes the argument behind it."""
+
+        def doubled(match: re.Match[str]) -> str:
+            unit = written(self.units.get(match[1], []))
+            return f"{match[0]}'" if unit.startswith(("{", "#")) else match[0]
+
+        return self.escape(BEFORE_UNIT.sub(doubled, text))
 
     def text_of_lines(self) -> str:
         """The text; between two lines that both begin with a label, "Sunday: closed", are two."""
@@ -612,7 +652,8 @@ class SegmentBuilder:
             after[0].parts.insert(0, self.space)
         for tag in after:
             tag.position = len(text)
-        segment = Segment(raw, text, self.tags, self.units, self.shown, self.escape, layout)
+        escape = self.escape_in_message if self.is_icu else self.escape
+        segment = Segment(raw, text, self.tags, self.units, self.shown, escape, layout)
         if has_words(text) or any(segment.inner()):
             return segment
         left = next(left_in([segment]), None)

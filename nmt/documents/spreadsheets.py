@@ -108,7 +108,7 @@ class Workbook:
 def header_items(text: str) -> Iterator[Item]:
     end = 0
     for match in HEADER_CODE.finditer(text):
-        yield Item(Kind.TEXT, text=text[end : match.start()])
+        yield from header_lines(text[end : match.start()])
         end = match.end()
         if match["text"]:
             yield Item(Kind.TEXT, text="&")
@@ -120,7 +120,13 @@ def header_items(text: str) -> Iterator[Item]:
         else:
             kind = Kind.POINT
         yield Item(kind, match[0])
-    yield Item(Kind.TEXT, text=text[end:])
+    yield from header_lines(text[end:])
+
+
+def header_lines(text: str) -> Iterator[Item]:
+    """The lines of a header, which are texts of their own."""
+    for index, line in enumerate(re.split(r"(\n)", text)):
+        yield Item(Kind.SEPARATOR, line) if index % 2 else Item(Kind.TEXT, text=line)
 
 
 def header_text(inline: Inline, new: Any) -> str:

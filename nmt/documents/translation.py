@@ -22,9 +22,8 @@ from nmt.decode.translator import Translator
 from nmt.documents.memory import REUSED, TranslationMemory, with_shown_units
 from nmt.documents.placement import NO_TEXT, TranslatedSentence, put_back
 from nmt.documents.segment import (
-    FIRST_UNIT,
     FOREIGN,
-    MOST_UNITS,
+    MARK,
     SEPARATOR,
     UNITS,
     WITHOUT_WORDS,
@@ -41,8 +40,6 @@ CHUNK_SENTENCES = 400  # that are translated together
 LONGEST = 1000  # characters of a sentence, which is translated at one go
 IN_NAME = re.compile(r"\.[\w/]")  # of a name or a path: java.util.List, ./docs
 CHANGED = "with other numbers, addresses or the like than their sources"
-# It stands behind an unsure word, and counts as one of its letters while tags are put back.
-MARK = chr(FIRST_UNIT + MOST_UNITS)
 
 
 @dataclass
@@ -347,6 +344,6 @@ def set_translation(
     names_unsure: bool,
 ) -> None:
     """Write the translated sentences of a segment with its tags, and what is doubtful in it."""
-    segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
+    segment.translation = put_back(segment, spans, sentences)
     if names_unsure:
         segment.unsure, segment.faults = doubts_of(sentences)

@@ -13,6 +13,7 @@ from typing import Any
 from nmt.corpus.translation_memory import GETTEXT_HEADER, XML_LANG
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, shown_text, tokens
+from nmt.documents.messages import BLOCKS
 from nmt.documents.segment import (
     MARKED,
     PROTECTED,
@@ -335,7 +336,9 @@ def token_item(text: str, token: Token) -> Item:
         return Item(Kind.TEXT, text=text[token.start : token.end])
     shown = shown_text(token.parts)
     parts = [escaped_part(part) for part in token.parts]
-    return Item(token.kind, name=f"<{token.name}>", parts=parts, shown=shown)
+    is_between_texts = token.name in BLOCKS and token.kind != Kind.UNIT
+    kind = Kind.SEPARATOR if is_between_texts else token.kind
+    return Item(kind, name=f"<{token.name}>", parts=parts, shown=shown)
 
 
 def count_xliff(data: bytes) -> Counter[str]:

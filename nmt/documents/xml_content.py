@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from xml.parsers import expat
 
@@ -17,9 +17,12 @@ from nmt.corpus.words import Span, has_letters
 from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
 from nmt.documents.segment import (
+    ASCII,
+    NOT_ASCII,
     Document,
     Field,
     Malformed,
+    as_references,
     check_encoding,
     spliced,
 )
@@ -62,6 +65,7 @@ class XmlFile(Document):
         self.bytes = data
         self.elements: list[Element] = []
         self.entities: list[str] = []  # that it declares
+        self.is_ascii = False  # by its declaration
         self.new: dict[Span, bytes] = {}
 
     def content(self, element: Element) -> str:
@@ -83,11 +87,19 @@ class XmlFile(Document):
         """A text as it is written between tags; references to the file's own entities stay."""
         text = without_illegal(text)
         if is_cdata:
-            return text.replace("]]>", "]]]]><![CDATA[>")
+            text = text.replace("]]>", "]]]]><![CDATA[>")
+            if self.is_ascii:  # no reference may stand in it
+                text = NOT_ASCII.sub(r"]]>\g<0><![CDATA[", text)
+            return as_references(text) if self.is_ascii else text
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
         text = text.replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#xD;")
-        return text.replace("\n", "\r\n") if b"\r\n" in self.bytes else text
+        text = as_references(text) if self.is_ascii else text
+        return text.replace("\n", "\r\n") if self.has_windows_ends else text
+
+    @cached_property
+    def has_windows_ends(self) -> bool:
+        return b"\r\n" in self.bytes
 
 
 def parse(data: bytes) -> XmlFile:
@@ -119,6 +131,7 @@ def parse(data: bytes) -> XmlFile:
     def declaration(version: str, encoding: str | None, standalone: int) -> None:
         if encoding:
             check_encoding(encoding, line=1)
+            file.is_ascii = encoding.lower() in ASCII
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end

@@ -200,11 +200,22 @@ class Inline:
     """Makes a field of items, and keeps their things by number."""
 
     things: list[Any] = field(default_factory=list, init=False)
+    # The numbers of what begins a range, by its name, and of both sides of each range
+    opened: dict[str, int] = field(default_factory=dict, init=False)
+    ranges: list[tuple[int, int]] = field(default_factory=list, init=False)
 
     def make_field(self, items: Sequence[Item], fill: Callable[[Any], object]) -> Field:
         """These items as a field; `fill` gets an element with their translation."""
+        first = len(self.ranges)
         parts = self.paragraph_parts(items)
-        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
+        ranges = self.ranges[first:]
+
+        def save(text: str) -> None:
+            new = parse(f"<text>{text}</text>".encode())
+            order_sides(new, ranges)
+            fill(new)
+
+        return Field(parts, save)
 
     def paragraph_parts(self, items: Sequence[Item]) -> list[Part]:
         parts: list[Part] = []
@@ -311,6 +322,10 @@ class Inline:
         if item.parts is not None:
             return list(item.parts)
         number = self.number(item.thing)
+        if item.kind == Kind.OPEN:
+            self.opened[item.name] = number
+        elif item.kind == Kind.CLOSE and item.name in self.opened:
+            self.ranges.append((self.opened.pop(item.name), number))
         if not item.items:
             return [f"<x{number}/>"]
         parts: list[Part] = [f"<x{number}>"]
@@ -323,6 +338,27 @@ class Inline:
     def number(self, thing: Any) -> int:
         self.things.append(thing)
         return len(self.things) - 1
+
+
+def order_sides(new: Any, ranges: Sequence[tuple[int, int]]) -> None:
+    """Let the two sides of a range change places where its end has come before its beginning.
+
+    The sides of ranges that cross are placed one by one.
+    """
+    if not ranges:
+        return
+    elements = list(new.iter())
+    places = {element.tag: place for place, element in enumerate(elements)}
+    for numbers in ranges:
+        begin, end = (places.get(f"x{number}", -1) for number in numbers)
+        if 0 <= end < begin:
+            swap(elements[begin], elements[end])
+
+
+def swap(one: Any, other: Any) -> None:
+    """Let two elements change places, but not what is behind them."""
+    one.tag, other.tag = other.tag, one.tag
+    one[:], other[:] = list(other), list(one)
 
 
 def plain_text(items: Sequence[Item]) -> str:
