@@ -97,6 +97,18 @@ def test_only_capitals_are_in_the_reference_too():
     assert all(target == pair[1] for source, target in drawn if not source.isupper())
 
 
+def test_a_file_with_the_name_of_a_set_leaves_the_result_of_the_set(run_copy, capfd, tmp_path):
+    first = run_command(capfd, "evaluate", str(run_copy), "--split", "valid")
+    assert first.code == 0
+    before = (run_copy / "evaluate" / "valid" / "result.json").read_bytes()
+    for name in ("valid", "other"):
+        (tmp_path / name).write_text("Ein Hund.\n", encoding="utf-8")
+    files = ["--source", str(tmp_path / "valid"), "--reference", str(tmp_path / "other")]
+    answer = run_command(capfd, "evaluate", str(run_copy), *files)
+    assert answer.out.startswith("file-valid\t")
+    assert (run_copy / "evaluate" / "valid" / "result.json").read_bytes() == before
+
+
 def test_another_reference_is_scored_anew(run_copy, capfd, tmp_path):
     files = []
     for option, text in (("--source", SENTENCE), ("--reference", "A boy paints.")):

@@ -9,6 +9,7 @@ from random import Random
 from nmt.commands import check_given, open_run
 from nmt.commands.output import print_results
 from nmt.corpus.checks import SAMPLE
+from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.files import refuse_links
 from nmt.corpus.inspect.language import describe_languages
 from nmt.corpus.language_pairs import is_multilingual
@@ -22,6 +23,7 @@ from nmt.runs.run import Run
 from nmt.runs.scoring import (
     TestSet,
     calibrate,
+    corpus_of,
     make_layer_selector,
     score_set,
     score_sets,
@@ -80,6 +82,10 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
     gold = read_gold(options, source, references[0]) if options.gold else None
     # bytes that are not UTF-8 become ?
     name = without_packing(source).name.encode(errors="replace").decode()
+    corpus = corpus_of(run)
+    sets = read_report(corpus)["sets"] if corpus else []
+    if name in ("test", "valid", *sets):  # whose results are kept under that name
+        name = f"file-{name}"
     test_set = TestSet(name, source, references, gold)
     data = run.config.data
     if not is_multilingual(data):
