@@ -1,11 +1,13 @@
 """The encoding of a text file: UTF-8, what its byte order mark says, or a guess, which is said."""
 
 import codecs
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 
 from charset_normalizer import from_bytes
 
+from nmt.corpus.inspect.language import WORD, words_of_language
 from nmt.corpus.languages import base_code
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.tables import warn_once
@@ -31,6 +33,8 @@ LATIN = {
     "cp1257": "et lt lv".split(),
     "cp1258": "vi".split(),
 }
+# An encoding of Unix for the same languages; some letters of one are signs in the other
+ISO = {"cp1250": "iso8859_2"}
 
 
 def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFile:
@@ -70,5 +74,13 @@ def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
     for code in map(base_code, languages):
         for encoding, written in LATIN.items():
             if code in written:
-                return encoding
+                candidates = [encoding, ISO.get(encoding, encoding)]
+                return max(candidates, key=lambda name: likeness(beginning, name, code))
     return WESTERN
+
+
+def likeness(beginning: bytes, encoding: str, language: str) -> tuple[float, int]:
+    """How much a text in this encoding is like one in the language: its words, then its letters."""
+    text = beginning.decode(encoding, "replace")
+    words = Counter(WORD.findall(text.lower()))
+    return words_of_language(words, language), sum(map(str.isalpha, text))
