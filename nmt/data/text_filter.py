@@ -305,11 +305,6 @@ class Protected:
     capitals: bool = False
 
     @property
-    def is_copied(self) -> bool:
-        """Whether there is nothing to translate: no word stands outside the placeholders."""
-        return not has_words(self.text)
-
-    @property
     def apart(self) -> set[str]:
         """The placeholders that begin the text or stand behind a space, an opening bracket …"""
         apart = set[str]()

@@ -52,10 +52,7 @@ class Memory(NamedTuple):
 
 
 class HardAttentionSamples(NamedTuple):
-    """What REINFORCE needs of hard attention's samples, one position per column.
-
-    (Xu et al. 2015 §4.1)
-    """
+    """What REINFORCE needs of the position sampled for each column (Xu et al. 2015 §4.1)."""
 
     log_probability: Tensor  # [B T], of the sampled position
     entropy: Tensor  # [B T], of the distribution it was sampled from, in nats
