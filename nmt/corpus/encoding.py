@@ -1,14 +1,17 @@
 """The encoding of a text file: UTF-8, what its byte order mark says, or a guess, which is said."""
 
 import codecs
+import re
+import unicodedata
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 
 from charset_normalizer import from_bytes
 
-from nmt.corpus.inspect.language import WORD, words_of_language
-from nmt.corpus.languages import base_code
+from nmt.corpus.inspect.language import words_of_language
+from nmt.corpus.languages import LANGUAGES, base_code
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.tables import warn_once
 
@@ -21,26 +24,57 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# What charset-normalizer chooses from: it tells scripts apart, but not the encodings of Latin
-# letters.
-ENCODINGS = (
-    "cp1252 cp1251 koi8_r cp1253 cp1255 cp1256 cp874 shift_jis euc_jp gb18030 big5 euc_kr".split()
-)
-WESTERN = "cp1252"
-LATIN = {
-    "cp1250": "bs cs hr hu pl ro sk sl sq".split(),
-    "cp1254": "az tr".split(),
-    "cp1257": "et lt lv".split(),
-    "cp1258": "vi".split(),
+# What charset-normalizer chooses from: it tells scripts apart, but not the encodings of one.
+MULTIBYTE = "cp932 euc_jp gb18030 big5 cp949".split()
+ENCODINGS = ["cp1252", "cp1251", "koi8_u", "cp1253", "cp1255", "cp1256", "cp874", *MULTIBYTE]
+# What people wrote before UTF-8, the usual encoding of Windows first; the others are of Unix, DOS
+# and the Macintosh.
+BY_SCRIPT = {
+    "Latn": "cp1252 iso8859_15 cp850 mac_roman",
+    "Cyrl": "cp1251 koi8_u iso8859_5 cp866",
+    "Grek": "cp1253 iso8859_7",
+    "Hebr": "cp1255",
+    "Arab": "cp1256 iso8859_6",
+    "Thai": "cp874",
 }
-# An encoding of Unix for the same languages; some letters of one are signs in the other
-ISO = {"cp1250": "iso8859_2"}
+CENTRAL = "cp1250 iso8859_2 cp852 mac_latin2"
+BALTIC = "cp1257 iso8859_13"
+# Central European languages, and their letters: ą and ľ of Windows are š and ž of ISO 8859-2.
+CENTRAL_LETTERS = {
+    "bs": "čćđšž",
+    "cs": "áčďéěíňóřšťúůýž",
+    "hr": "čćđšž",
+    "hu": "áéíóöőúüű",
+    "pl": "ąćęłńóśźż",
+    "ro": "ăâîşţ",
+    "sk": "áäčďéíĺľňóôŕšťúýž",
+    "sl": "čšž",
+    "sq": "çë",
+    "sr": "čćđšž",
+}
+BY_LANGUAGE = dict.fromkeys(CENTRAL_LETTERS, CENTRAL) | {
+    "az": "cp1254",
+    "et": BALTIC,
+    "lt": BALTIC,
+    "lv": BALTIC,
+    "sr": f"{BY_SCRIPT['Cyrl']} {CENTRAL}",
+    "tr": "cp1254",
+    "vi": "cp1258",
+}
+# Two letters or more, with their combining marks
+WORD = re.compile("(?:[^\\W\\d_][\u0300-\u036f\u064b-\u0652]*){2,}")
+# A sign beyond ASCII in a usual place: quotes around words, ’ inside of them, € before a number
+USUAL_SIGN = re.compile(
+    r"(?<!\w)[‘’‚“”„«»‹›–—…¿¡]|[‘’“”«»‹›–—…](?!\w)|(?<=\w)’(?=\w)"
+    r"|(?<!\w)[°€£§©®µ](?![^\W\d_])|(?<=\d)[°€£ºª½µ]|\u00a0"
+)
+COMBINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "COMBINING": ""}
 
 
 def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFile:
     """The file as it is decoded: from an encoding, or with auto from the one that it looks like.
 
-    The languages tell encodings of Latin letters apart; with them, a guess is logged.
+    The languages tell the encodings of one script apart; with them, a guess is logged.
     """
     if encoding == "auto":
         encoding = find_encoding(file, languages)
@@ -68,19 +102,65 @@ def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
     beyond_ascii = sum(character > "\x7f" for character in text)  # the wrong ones, too
     if 2 * wrong <= beyond_ascii:
         return ""
-    best = from_bytes(beginning, cp_isolation=ENCODINGS).best()
-    if best and best.encoding != WESTERN:
-        return best.encoding
+    candidates = candidate_encodings(beginning, languages)
+    return max(candidates, key=lambda encoding: likeness(beginning, encoding, languages))
+
+
+def candidate_encodings(beginning: bytes, languages: tuple[str, ...]) -> list[str]:
+    """The encodings of these languages; the guess of charset-normalizer where they have none.
+
+    Where one has another script than Latin, they are those of this language: they have ASCII, too.
+    """
+    latin: list[str] = []
+    others: list[str] = []
     for code in map(base_code, languages):
-        for encoding, written in LATIN.items():
-            if code in written:
-                candidates = [encoding, ISO.get(encoding, encoding)]
-                return max(candidates, key=lambda name: likeness(beginning, name, code))
-    return WESTERN
+        script = LANGUAGES[code].script if code in LANGUAGES else ""
+        encodings = BY_LANGUAGE.get(code, BY_SCRIPT.get(script, "")).split()
+        if script == "Latn":
+            latin += encodings
+        else:
+            others += encodings or guess(beginning, MULTIBYTE)
+    return others or latin or guess(beginning, ENCODINGS)
 
 
-def likeness(beginning: bytes, encoding: str, language: str) -> tuple[float, int]:
-    """How much a text in this encoding is like one in the language: its words, then its letters."""
+def guess(beginning: bytes, encodings: list[str]) -> list[str]:
+    best = from_bytes(beginning, cp_isolation=encodings).best()
+    return [best.encoding] if best else encodings
+
+
+def likeness(
+    beginning: bytes, encoding: str, languages: tuple[str, ...]
+) -> tuple[float, int, float]:
+    """How much a text in this encoding is like one in the languages.
+
+    This is the share of its characters beyond ASCII that stand where they usually do, then the
+    number of letters of the languages, and of their frequent words.
+    """
     text = beginning.decode(encoding, "replace")
-    words = Counter(WORD.findall(text.lower()))
-    return words_of_language(words, language), sum(map(str.isalpha, text))
+    characters = Counter(text)
+    words = Counter(WORD.findall(text))
+    usual = len(USUAL_SIGN.findall(text))
+    for word, count in words.items():
+        if is_usual(word):
+            usual += count * sum(letter > "\x7f" for letter in word)
+    beyond_ascii = sum(count for character, count in characters.items() if character > "\x7f")
+
+    words_in_lower = Counter(WORD.findall(text.lower()))
+    letters = 0
+    frequent = 0.0
+    for code in map(base_code, languages):
+        letters += sum(characters[letter] for letter in CENTRAL_LETTERS.get(code, ""))
+        frequent += words_of_language(words_in_lower, code)
+    return usual / max(1, beyond_ascii), letters, frequent
+
+
+def is_usual(word: str) -> bool:
+    """Whether a word has letters of one script, and capitals only at its beginning."""
+    scripts = {script_of(letter) for letter in word}
+    return word[1:] == word[1:].lower() and len(scripts - {""}) == 1
+
+
+@cache
+def script_of(letter: str) -> str:
+    script = unicodedata.name(letter, "").partition(" ")[0]
+    return COMBINED.get(script, script)
