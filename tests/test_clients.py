@@ -110,6 +110,17 @@ def test_a_request_whose_key_is_in_its_body_counts_for_its_owner():
     assert status_of(limited.admit, request("secret", host="10.0.0.3")) == 429
 
 
+def test_a_body_that_is_read_into_the_next_minute_gives_the_address_nothing(monkeypatch):
+    limited = clients.Clients({hashed("secret"): "anna"}, requests=1)
+    seconds = iter([59, 60, 61, 62, 63])
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    assert limited.admit(request())
+    limited.count("key ben")  # the next minute begins
+    limited.admit_body(request(), "secret")
+    for status in (200, 429):
+        assert status_of(limited.admit, request()) == status
+
+
 @pytest.mark.parametrize("place", [0, 8, 32, 63])
 def test_a_key_is_its_whole_hash(place):
     """A stored hash that differs in one digit is that of another key."""

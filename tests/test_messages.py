@@ -105,6 +105,14 @@ MARKED = [
         "- {id: «so», description: «gut»}\n- {description: «gut», other: 5}\n",
         {"marked as no text": 1, "comments": 1},
     ),
+    # Names for a program in data, but hyphens of words in what is written for people
+    (
+        ".json",
+        '{"css": "nav navbar-light", "b": "fa-paw", "c": "«zu e-mail da»", "d": "«am 2024-05»"}',
+        {"without words": 2},
+    ),
+    (".yaml", "icon: fa-paw\na: «E-Mail»\n", {"without words": 1}),
+    (".xml", '<string name="a">«rendez-vous»</string>', {}),
     # Properties: quotation marks of MessageFormat, continued lines.
     (".properties", "# bleibt\na = «gut»\nb:«ja»\n c  «so»", {}),
     (".properties", "a=«l''eau» {0} \\: «gut»\n", {}),

@@ -28,7 +28,6 @@ from nmt.corpus.languages import find_language
 from nmt.corpus.normalization import INVISIBLE, SPACES
 from nmt.corpus.tags import LEADING, TAG
 from nmt.data.text_filter import (
-    CALL,
     CODE,
     DATE_PATTERN,
     DOUBLE_LETTER,
@@ -43,6 +42,7 @@ from nmt.data.text_filter import (
     PLACEHOLDERS,
     PLURAL,
     SPANS,
+    WHOLE,
     WORD_PARTS,
 )
 from nmt.data.tokenizer import Tokenizer
@@ -319,7 +319,7 @@ WORD_PATTERNS = {
     "code": CODE,
     "identifier": IDENTIFIER,
     "path": PATH,
-    "call": CALL,
+    "whole": WHOLE,
     "plural": PLURAL,
     "mixed": MIXED,
     "parts": WORD_PARTS,

@@ -178,10 +178,14 @@ PRIVATE = re.compile("[\ue000-\uf8ff]")  # placeholders, and what stands for mar
 CODE = re.compile(r"[_\\=<>{}()@#$%^&*|~`+:\[\]]|\w\.\w|[a-z][A-Z]")  # a=b, a.b, aB
 MIXED = re.compile(r"[A-Za-z]\d|\d[A-Za-z]")  # 10px
 WORD_PARTS = re.compile(r"[\w\u0300-\u036f]+")  # between hyphens, apostrophes, slashes
-# navbar-light; zh-Hans-CN, es-419
-IDENTIFIER = re.compile(r"[a-z\d]+(?:-[a-z\d]+)+|[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-\d{3})")
+# zh-Hans-CN, es-419; UUIDs; --no-color. Not navbar-light, which may be words: rendez-vous.
+IDENTIFIER = re.compile(
+    r"[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-\d{3})"
+    r"|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}"
+    r"|--[a-z\d]+(?:-[a-z\d]+)+"
+)
 PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")  # ../a, a/b, A/B/C
-CALL = re.compile(r"\w\(\)")  # print()
+WHOLE = re.compile(r"\w\(\)|^--\w+-")  # print(), --no-color: marks that are no punctuation
 PLURAL = re.compile(r"(?<=\w)\(-?[a-z]{1,3}\)(?=[^\w]{0,9}$)")  # file(s)
 DOUBLE_LETTER = re.compile(r"([A-Za-z])\1")
 # d. MMM yyyy, yyyy年M月d日; not Екатерина II, which has letters of another script side by side, nor
@@ -212,13 +216,13 @@ def has_words(text: str) -> bool:
         return False
     if not text.isascii() or re.search("[A-Z.!?]", text):
         return any(map(is_word, tokens))
-    # In small letters alone, as a list of names may be: nav navbar-light.
+    # In small letters alone, as a list of names may be: node node_modules.
     return sum(map(is_word, tokens)) > sum(map(is_code, tokens))
 
 
 def bare(token: str) -> str:
     """A token without the marks around it, and without the ending of file(s)."""
-    if CALL.search(token):
+    if WHOLE.search(token):
         return token
     return PLURAL.sub("", token).strip(EDGES)
 

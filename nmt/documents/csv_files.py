@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nmt.corpus.languages import base_code
 from nmt.corpus.words import has_letters
-from nmt.documents.messages import message_parts
+from nmt.documents.messages import value_parts
 from nmt.documents.segment import (
     TRANSLATED,
     Document,
@@ -96,7 +96,7 @@ def read_table(
         start = last.end if missing else last.start
         is_quoted = row[places.source].is_quoted or (last.is_quoted and not missing)
         write = partial(write_cell, row[places.source], is_quoted, separator, missing)
-        document.add(message_parts(source), start, last.end, write)
+        document.add(value_parts(source), start, last.end, write)
     return document
 
 

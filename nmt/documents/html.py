@@ -371,32 +371,54 @@ def arrange(
         for attribute in segments(token.parts):
             attribute.language = token.language or language
         after = min(ends.get(index, index + 1), stop)  # its element
-        end = tokens[after - 1].end
-        is_foreign = token.language not in ("", language) and after > index + 1
-        parts: list[Part] = []
-        is_block = False
-        if token.kind == Kind.OPEN and token.reason:
-            parts.append(left_if_letters(text[token.start : end], token.reason))
-            is_block = token.is_block
-        elif token.kind == Kind.OPEN and token.name == "svg":
-            for inside in tokens[index:after]:
-                parts += parts_alone(text, inside)
-        elif is_foreign and not any(inside.is_block for inside in tokens[index:after]):
-            words = list(arrange(text, tokens, ends, index + 1, after - 1, token.language))
-            parts += [*token.parts, *inline_parts(text, words), *tokens[after - 1].parts]
-        elif is_foreign:
+        kept = kept_element(text, tokens, ends, index, after, language)
+        if kept is not None:
+            yield kept
+            index = after
+            continue
+        if is_foreign(token, language) and after > index + 1:
             language = token.language
             scopes.append((after, language))
-        if token.kind == Kind.OPEN and token.name in READINGS and after > index + 1:
+        yield token._replace(language=language)
+        index += 1
+
+
+def is_foreign(token: Token, language: str) -> bool:
+    """Whether an element is declared to be in another language than what is around it."""
+    return token.language not in ("", language)
+
+
+def kept_element(
+    text: str,
+    tokens: Sequence[Token],
+    ends: Mapping[int, int],
+    index: int,
+    after: int,
+    language: str,
+) -> Token | None:
+    """The element of the tokens [index, after) as one token, if it stays; else None."""
+    token = tokens[index]
+    end = tokens[after - 1].end
+    has_content = after > index + 1
+    if token.kind == Kind.OPEN:
+        if token.name in READINGS and has_content:
             reading = left_if_letters(text[token.start : end], RUBY)
-            yield Token(Kind.POINT, token.start, end, [reading], token.name)
-            index = after
-        elif parts:
-            yield Token(Kind.UNIT, token.start, end, parts, token.name, is_block)
-            index = after
-        else:
-            yield token._replace(language=language)
-            index += 1
+            return Token(Kind.POINT, token.start, end, [reading], token.name)
+        if token.reason:
+            code = left_if_letters(text[token.start : end], token.reason)
+            return Token(Kind.UNIT, token.start, end, [code], token.name, token.is_block)
+        if token.name == "svg":
+            drawing: list[Part] = []
+            for inside in tokens[index:after]:
+                drawing += parts_alone(text, inside)
+            return Token(Kind.UNIT, token.start, end, drawing, token.name)
+    if not (is_foreign(token, language) and has_content):
+        return None
+    if any(inside.is_block for inside in tokens[index:after]):
+        return None
+    words = arrange(text, tokens, ends, index + 1, after - 1, token.language)
+    parts = [*token.parts, *inline_parts(text, list(words)), *tokens[after - 1].parts]
+    return Token(Kind.UNIT, token.start, end, parts, token.name)
 
 
 def parts_alone(text: str, token: Token) -> Sequence[Part]:

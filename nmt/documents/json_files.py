@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
-from nmt.documents.messages import message_parts, said_about
+from nmt.documents.messages import said_about, value_parts
 from nmt.documents.properties import doubled_apostrophes, has_doubled
 from nmt.documents.segment import COMMENTS, Document, Malformed, TextFile
 
@@ -48,7 +48,7 @@ def read_json(data: bytes) -> Document:
                 has_slashes="\\/" in match[0],
                 is_doubled=is_doubled,
             )
-            document.add(message_parts(value), *match.span(), write)
+            document.add(value_parts(value), *match.span(), write)
     return document
 
 

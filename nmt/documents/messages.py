@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, zip_longest
 
 from nmt.corpus.words import has_letters
+from nmt.data.text_filter import bare
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import (
     COMMENTS,
     MARKED,
     MESSAGE,
+    WITHOUT_WORDS,
     Kind,
     Left,
     Malformed,
@@ -29,6 +31,8 @@ BLOCKS = set(
 )
 # As Java writes signs and characters beyond ASCII; what the signs stand for is in `controls`.
 ESCAPE = r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))"
+HYPHENATED = re.compile(r"(?=[\d-]*[a-z])[a-z\d]+(?:-[a-z\d]+)+")
+NO_NAMES = re.compile(r"[A-Z.!?]|[^\x00-\x7f]")  # what names for a program do not have
 BROKEN_HTML = "with broken HTML"
 LONE_TAG = re.compile(r"\s*<(?!(?:br|hr|wbr)\b)\w[^<>=/]*>\s*")  # <None>: nothing ends it
 # What would divide a message of ICU: tags, {{n} dogs} as a template, lines
@@ -75,6 +79,18 @@ def said_about(keys: Mapping[str, bool]) -> dict[str, str]:
     if not is_entry or not all(keys[key] for key in messages):
         return {}
     return {key: MARKED if key in NAMES else COMMENTS for key in rest}
+
+
+def value_parts(value: str) -> list[Part]:
+    """The parts of a value of data, which may be names for a program: nav navbar-light."""
+    return [Left(value, WITHOUT_WORDS)] if are_names(value) else message_parts(value)
+
+
+def are_names(value: str) -> bool:
+    """Whether half of a value in small letters are names with hyphens, or more."""
+    tokens = [bare(token) for token in value.split()]
+    names = sum(HYPHENATED.fullmatch(token) is not None for token in tokens)
+    return names > 0 and 2 * names >= len(tokens) and NO_NAMES.search(value) is None
 
 
 def message_parts(message: str) -> list[Part]:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from functools import partial
 
-from nmt.documents.messages import ESCAPE, message_parts, unescaped
+from nmt.documents.messages import ESCAPE, unescaped, value_parts
 from nmt.documents.segment import MESSAGE, Document, TextFile, check_text
 
 LINE = re.compile(
@@ -41,7 +41,7 @@ def read_properties(data: bytes) -> Document:
             if has_doubled(value):
                 value = value.replace("''", "'")
             write = partial(write_value, raw=raw, encoding=encoding)
-            document.add(message_parts(value), *match.span("value"), write)
+            document.add(value_parts(value), *match.span("value"), write)
     return document
 
 

@@ -1,6 +1,6 @@
 """Resources of .NET (RESX): the texts among its values; every other byte stays."""
 
-from nmt.documents.messages import message_parts
+from nmt.documents.messages import value_parts
 from nmt.documents.segment import COMMENTS, MARKED, Document, Field, Malformed
 from nmt.documents.xml_content import (
     CDATA,
@@ -41,5 +41,5 @@ def is_text(entry: Element | None) -> bool:
 
 def message_field(file: XmlFile, raw: str, is_cdata: bool, replace: Replace) -> Field:
     """The field of a text as it is written."""
-    parts = message_parts(raw if is_cdata else unescape(raw))
+    parts = value_parts(raw if is_cdata else unescape(raw))
     return Field(parts, lambda new: replace(file.escape(new, is_cdata)))

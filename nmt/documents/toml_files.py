@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
-from nmt.documents.messages import message_parts, said_about
+from nmt.documents.messages import said_about, value_parts
 from nmt.documents.segment import Document, Field, Malformed
 from nmt.errors import needs_extra
 
@@ -28,7 +28,7 @@ def read_toml(data: bytes) -> Document:
         if reason:
             document.leave(text, reason)
         else:
-            document.fields.append(Field(message_parts(text), partial(save, parent, key)))
+            document.fields.append(Field(value_parts(text), partial(save, parent, key)))
     return document
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from nmt.corpus.words import has_letters
 from nmt.documents.limits import DEEPEST, MOST_VALUES
-from nmt.documents.messages import message_parts, said_about
+from nmt.documents.messages import said_about, value_parts
 from nmt.documents.segment import MARKED, Document, Malformed, TextFile
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
@@ -56,7 +56,7 @@ def read_yaml(data: bytes) -> Document:
             start = properties.end()
         raw = text[start : node.end_mark.index]
         writer = Writer(node.style or "", node.value, raw, in_flow, is_escaped)
-        document.add(message_parts(node.value), start, node.end_mark.index, writer.write)
+        document.add(value_parts(node.value), start, node.end_mark.index, writer.write)
     return document
 
 

@@ -48,7 +48,9 @@ class Clients:
         if owner is None:
             raise wrong_key(key)
         request.scope["nmt.key"] = owner
-        self.counts[f"address {address_of(request)}"] -= 1
+        address = f"address {address_of(request)}"
+        if self.counts[address] > 0:  # it is 0 in a minute that began while the body was read
+            self.counts[address] -= 1
         self.count(f"key {owner}")
 
     def count(self, client: str) -> None:

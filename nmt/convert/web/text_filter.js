@@ -57,7 +57,7 @@ class TextFilter {
   }
 
   bare(token) {
-    if (this.shapes.call.test(token)) return token;
+    if (this.shapes.whole.test(token)) return token;
     const characters = [...token.replace(this.shapes.plural, "")];
     let [start, end] = [0, characters.length];
     while (start < end && this.edges.includes(characters[start])) start += 1;
