@@ -32,7 +32,7 @@ from pair_files import objects, parquet_file, tmx, unit, zipped
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, DataConfig
-from nmt.corpus import packed, sources
+from nmt.corpus import packed, sources, spreadsheets
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.spreadsheets import workbook_rows
@@ -640,6 +640,21 @@ def test_dates_are_those_of_the_calendar_of_the_workbook(epoch, tmp_path):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
     assert read(tmp_path / "a.xlsx")[0] == [("Datum", "2024-02-29")]
+
+
+def test_a_cell_far_from_the_table_is_refused(tmp_path, monkeypatch):
+    """All cells between would be in memory: 50 million of them end the process."""
+    book = openpyxl.Workbook()
+    for row in (["de", "en"], ["ja", "yes"]):
+        book.active.append(row)
+    book.active["AB30"] = "x"
+    book.save(tmp_path / "a.xlsx")
+    monkeypatch.setattr(packed, "BLOCK", 20)
+    monkeypatch.setattr(spreadsheets, "MOST_CELLS", 28 * 30)
+    assert read(tmp_path / "a.xlsx")[0][0] == ("ja", "yes")
+    monkeypatch.setattr(spreadsheets, "MOST_CELLS", 28 * 30 - 1)
+    with pytest.raises(UserError, match="in column AB and one in row 30, with too many"):
+        read(tmp_path / "a.xlsx")
 
 
 @pytest.mark.parametrize(("lost", "outcome"), [(2, "nothing"), (20, "warning"), (100, "error")])

@@ -32,6 +32,12 @@ ODF_PARTS = {"mimetype", "META-INF/manifest.xml", "content.xml"}  # that have th
 ODF_SPACES = {b"tab": b"\t", b"line-break": b"\n"}
 ODF_SPACE = re.compile(rb"<text:(tab|line-break)\b[^>]*/>")
 
+# The place of a cell in the XML of a sheet, such as B12, and how far apart cells may be: calamine
+# holds all cells between the first and the last, also those without a value.
+PLACE = re.compile(rb'\br="([A-Z]{1,3})(\d{1,7})"')
+LONGEST_PLACE = 16
+MOST_CELLS = 50_000_000
+
 
 class Sheet(NamedTuple):
     """A sheet of a workbook; `rows` reads it from the beginning."""
@@ -114,6 +120,9 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
     problem = archive_problem(entries)
     if problem:
         raise UserError(f"{file}: {problem}.")
+    for entry in entries:
+        if entry.filename.startswith("xl/worksheets/sheet"):
+            check_extent(file, entry.filename)
     is_odf = ODF_PARTS <= {entry.filename for entry in entries}
     content = with_spaces(file) if is_odf else file.path
     try:
@@ -140,6 +149,35 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
         shown = printable(name)
         sheets.append(Sheet(shown, f"{file}, sheet {shown}", partial(rows, name)))
     return sheets
+
+
+def check_extent(file: PackedFile, sheet: str) -> None:
+    """Raise UserError for a sheet with too many cells between its first and its last one."""
+    columns = set[bytes]()
+    rows = set[bytes]()
+    rest = b""
+    for block in PackedFile(file.path, sheet).blocks():
+        text = rest + block
+        for column, row in PLACE.findall(text):
+            columns.add(column)
+            rows.add(row)
+        rest = text[-LONGEST_PLACE:]
+    last_column = max(columns, key=lambda column: (len(column), column), default=b"A")
+    last_row = max(map(int, rows), default=1)
+    if column_number(last_column) * last_row > MOST_CELLS:
+        raise UserError(
+            f"{file}, {sheet}: a cell is in column {last_column.decode()} and one in row "
+            f"{last_row:,}, with too many empty cells between; delete what is far from the table, "
+            "or save the sheet as CSV."
+        )
+
+
+def column_number(letters: bytes) -> int:
+    """From 1: A, B, …, Z, AA, AB …"""
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
 
 
 def with_spaces(file: PackedFile) -> io.BytesIO:
