@@ -100,6 +100,18 @@ def test_pairs_are_left_out_as_pairs(tmp_path, tokenizers, write_sets, rows, mon
     assert report["valid"] == {"kept": 5, "too long": 0, "blank": 2}
 
 
+@pytest.mark.parametrize(
+    ("pairs", "reason"),
+    [
+        ([("", "number"), ("Nummer", " ")], "No pair of 'valid' is left with text on both sides"),
+        ([PAIRS[0]], "No pair of 'train' is left with at most tokenizer.max_pieces=1 pieces"),
+    ],
+)
+def test_a_set_without_a_pair_is_refused_with_the_reason(write_sets, pairs, reason):
+    with pytest.raises(UserError, match=reason):
+        write_sets(pairs, "train" if "train" in reason else "valid", most=1)
+
+
 def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
     tmp_path, write_sets, monkeypatch
 ):

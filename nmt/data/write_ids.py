@@ -67,10 +67,10 @@ def write_datasets(
         ):
             counts = write_shards(paths, blocks, bar)
             if not counts["kept"]:
-                raise UserError(
-                    f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} "
-                    "pieces."
-                )
+                wanted = "with text on both sides"
+                if counts["too long"]:
+                    wanted = f"with at most tokenizer.max_pieces={max_pieces} pieces"
+                raise UserError(f"No pair of '{name}' is left {wanted}.")
             if len(paths) > 1:
                 runs = [ParallelDataset(path).length_runs(0) for path in paths]
                 write_length_runs(folder, name, runs)
