@@ -135,6 +135,9 @@ def test_marks_alone_tell_the_encoding_of_windows(tmp_path):
     path.write_bytes(text.encode("cp1252"))
     assert find_encoding(PackedFile(path), ("en",)) == "cp1252"
     assert find_encoding(PackedFile(path), ("en", "de")) == "cp1252"
+    # Of a language that is not known, charset-normalizer guesses
+    path.write_bytes((TEXTS["de"] * 9).encode("cp1252"))
+    assert find_encoding(PackedFile(path), ("xx",)) == "cp1252"
     # Where one of two languages has another script, the encoding is one for this script
     path.write_bytes(f"{TEXTS['ru']}I don’t know\n".encode("cp1251"))
     assert find_encoding(PackedFile(path), ("en", "ru")) == "cp1251"

@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 
 from charset_normalizer import from_bytes
 
@@ -24,9 +24,16 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# What charset-normalizer chooses from: it tells scripts apart, but not the encodings of one.
-MULTIBYTE = "cp932 euc_jp gb18030 big5 cp949".split()
-ENCODINGS = ["cp1252", "cp1251", "koi8_u", "cp1253", "cp1255", "cp1256", "cp874", *MULTIBYTE]
+# What charset-normalizer chooses from: it tells scripts apart, and the encodings with two bytes for
+# a character, but not the others of one script.
+TWO_BYTES = {
+    "Hans": ["gb18030", "big5"],
+    "Hant": ["gb18030", "big5"],
+    "Jpan": ["cp932", "euc_jp"],
+    "Kore": ["cp949"],
+}
+ENCODINGS = "cp1252 cp1251 koi8_u cp1253 cp1255 cp1256 cp874".split()
+ENCODINGS += dict.fromkeys(chain(*TWO_BYTES.values()))
 # What people wrote before UTF-8, the usual encoding of Windows first; the others are of Unix, DOS
 # and the Macintosh.
 BY_SCRIPT = {
@@ -115,11 +122,14 @@ def candidate_encodings(beginning: bytes, languages: tuple[str, ...]) -> list[st
     others: list[str] = []
     for code in map(base_code, languages):
         script = LANGUAGES[code].script if code in LANGUAGES else ""
+        if script in TWO_BYTES:
+            others += guess(beginning, TWO_BYTES[script])
+            continue
         encodings = BY_LANGUAGE.get(code, BY_SCRIPT.get(script, "")).split()
         if script == "Latn":
             latin += encodings
         else:
-            others += encodings or guess(beginning, MULTIBYTE)
+            others += encodings
     return others or latin or guess(beginning, ENCODINGS)
 
 
