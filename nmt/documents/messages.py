@@ -31,6 +31,7 @@ BLOCKS = set(
 )
 # As Java writes signs and characters beyond ASCII; what the signs stand for is in `controls`.
 ESCAPE = r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))"
+# A name for a program, as in navbar-light, of letters and digits; not 2024-05-03
 HYPHENATED = re.compile(r"(?=[\d-]*[a-z])[a-z\d]+(?:-[a-z\d]+)+")
 NO_NAMES = re.compile(r"[A-Z.!?]|[^\x00-\x7f]")  # what names for a program do not have
 BROKEN_HTML = "with broken HTML"
