@@ -11,6 +11,7 @@ from itertools import chain, islice
 from charset_normalizer import from_bytes
 
 from nmt.corpus.inspect.language import words_of_language
+from nmt.corpus.inspect.lines import TOGETHER
 from nmt.corpus.languages import LANGUAGES, base_code
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.tables import warn_once
@@ -75,7 +76,6 @@ USUAL_SIGN = re.compile(
     r"(?<!\w)[‘’‚“”„«»‹›–—…¿¡]|[‘’“”«»‹›–—…](?!\w)|(?<=\w)’(?=\w)"
     r"|(?<!\w)[°€£§©®µ](?![^\W\d_])|(?<=\d)[°€£ºª½µ]|\u00a0"
 )
-COMBINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "COMBINING": ""}
 
 
 def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFile:
@@ -166,11 +166,11 @@ def likeness(
 
 def is_usual(word: str) -> bool:
     """Whether a word has letters of one script, and capitals only at its beginning."""
-    scripts = {script_of(letter) for letter in word}
-    return word[1:] == word[1:].lower() and len(scripts - {""}) == 1
+    scripts = {script_of(letter) for letter in word if not unicodedata.combining(letter)}
+    return word[1:] == word[1:].lower() and len(scripts) == 1
 
 
 @cache
 def script_of(letter: str) -> str:
     script = unicodedata.name(letter, "").partition(" ")[0]
-    return COMBINED.get(script, script)
+    return TOGETHER.get(script, script)
